@@ -1,0 +1,2 @@
+//! agent: to be written.
+fn main() {}

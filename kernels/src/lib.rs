@@ -1,0 +1,1 @@
+//! Everything that computes a GPT. For now only the CPU reference of layer normalisation.

@@ -1,0 +1,6 @@
+//! What a GPT training run takes in GPU memory, computed from its config.
+//!
+//! Pure values: no I/O, no clock, no threads, no async, no browser and no GPU API. Bytes are `u64`. Builds for wasm32
+//! and natively, and imports no other crate of the workspace.
+
+pub mod dtype;

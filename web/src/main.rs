@@ -1,0 +1,2 @@
+//! web: to be written.
+fn main() {}
