@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// IEEE double precision; scalars of the gradient scaler.
+    Float64,
     /// IEEE single precision.
     Float32,
     /// IEEE half precision; trains with a `GradScaler`.
@@ -29,7 +31,7 @@ impl Dtype {
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
-            Self::Int64 | Self::Uint64 => 8,
+            Self::Float64 | Self::Int64 | Self::Uint64 => 8,
             Self::Float32 | Self::Int32 => 4,
             Self::Float16 | Self::Bfloat16 => 2,
             Self::Uint8 | Self::Bool => 1,
@@ -40,6 +42,7 @@ impl Dtype {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Float64 => "float64",
             Self::Float32 => "float32",
             Self::Float16 => "float16",
             Self::Bfloat16 => "bfloat16",

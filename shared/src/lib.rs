@@ -4,3 +4,6 @@
 //! and natively, and imports no other crate of the workspace.
 
 pub mod dtype;
+pub mod gpt;
+pub mod memory;
+pub mod train_config;

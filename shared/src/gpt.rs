@@ -1,0 +1,210 @@
+//! The shape of a GPT, validated once, under nanoGPT's names.
+
+pub mod presets;
+pub mod tensors;
+
+use serde::Serialize;
+use thiserror::Error;
+
+/// The most layers a plan is made for. A plan's work grows with the number of layers, so that this bounds it.
+pub const MAX_N_LAYER: u64 = 1024;
+
+/// The largest value of any other dimension; with it no product of a tensor's dimensions and counts leaves `u128`,
+/// and [`crate::memory`] can refuse what leaves `u64` in one place.
+pub const MAX_DIMENSION: u64 = 1 << 32;
+
+/// The shape of a GPT: `model.GPTConfig` of nanoGPT. Its dimensions are at least 1 and fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GptConfig {
+    n_layer: u64,
+    n_head: u64,
+    n_embd: u64,
+    block_size: u64,
+    vocab_size: u64,
+    dropout: f64,
+    bias: bool,
+}
+
+/// The values [`GptConfig::new`] checks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GptShape {
+    /// Transformer blocks, L.
+    pub n_layer: u64,
+    /// Attention heads, H; divides `n_embd`.
+    pub n_head: u64,
+    /// Channels, C.
+    pub n_embd: u64,
+    /// Tokens a sequence, T.
+    pub block_size: u64,
+    /// Rows of the embedding, V.
+    pub vocab_size: u64,
+    /// Probability of dropping an element, from 0 to 1.
+    pub dropout: f64,
+    /// Whether layer norms and linear layers have a bias.
+    pub bias: bool,
+}
+
+/// Why a model's shape was refused.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum GptConfigError {
+    /// A dimension is zero or beyond what a plan is made for.
+    #[error("{name} is {value}; it must be from 1 to {max}")]
+    OutOfRange {
+        /// nanoGPT's name of the dimension.
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// The largest value taken.
+        max: u64,
+    },
+    /// Heads must share the channels evenly.
+    #[error("n_embd is {n_embd}, which n_head {n_head} does not divide")]
+    HeadsDoNotDivideChannels {
+        /// Channels given.
+        n_embd: u64,
+        /// Heads given.
+        n_head: u64,
+    },
+    /// Dropout is a probability.
+    #[error("dropout is {value}; it must be at least 0 and less than 1")]
+    Dropout {
+        /// What was given.
+        value: f64,
+    },
+}
+
+impl GptConfig {
+    /// Checks a shape.
+    ///
+    /// # Errors
+    /// A dimension out of range, heads that do not divide the channels, or a dropout that is no probability.
+    pub fn new(shape: GptShape) -> Result<Self, GptConfigError> {
+        let ranged = [
+            ("n_layer", shape.n_layer, MAX_N_LAYER),
+            ("n_head", shape.n_head, MAX_DIMENSION),
+            ("n_embd", shape.n_embd, MAX_DIMENSION),
+            ("block_size", shape.block_size, MAX_DIMENSION),
+            ("vocab_size", shape.vocab_size, MAX_DIMENSION),
+        ];
+        for (name, value, max) in ranged {
+            if value == 0 || value > max {
+                return Err(GptConfigError::OutOfRange { name, value, max });
+            }
+        }
+        if shape.n_embd % shape.n_head != 0 {
+            return Err(GptConfigError::HeadsDoNotDivideChannels { n_embd: shape.n_embd, n_head: shape.n_head });
+        }
+        if !(0.0..1.0).contains(&shape.dropout) {
+            return Err(GptConfigError::Dropout { value: shape.dropout });
+        }
+        let GptShape { n_layer, n_head, n_embd, block_size, vocab_size, dropout, bias } = shape;
+        Ok(Self { n_layer, n_head, n_embd, block_size, vocab_size, dropout, bias })
+    }
+
+    /// The values this config was made of.
+    #[must_use]
+    pub const fn shape(&self) -> GptShape {
+        let Self { n_layer, n_head, n_embd, block_size, vocab_size, dropout, bias } = *self;
+        GptShape { n_layer, n_head, n_embd, block_size, vocab_size, dropout, bias }
+    }
+
+    /// Transformer blocks, L.
+    #[must_use]
+    pub const fn n_layer(&self) -> u64 {
+        self.n_layer
+    }
+
+    /// Attention heads, H.
+    #[must_use]
+    pub const fn n_head(&self) -> u64 {
+        self.n_head
+    }
+
+    /// Channels, C.
+    #[must_use]
+    pub const fn n_embd(&self) -> u64 {
+        self.n_embd
+    }
+
+    /// Channels a head.
+    #[must_use]
+    pub const fn head_size(&self) -> u64 {
+        self.n_embd / self.n_head
+    }
+
+    /// Tokens a sequence, T.
+    #[must_use]
+    pub const fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// Rows of the embedding, V.
+    #[must_use]
+    pub const fn vocab_size(&self) -> u64 {
+        self.vocab_size
+    }
+
+    /// Probability of dropping an element.
+    #[must_use]
+    pub const fn dropout(&self) -> f64 {
+        self.dropout
+    }
+
+    /// Whether layer norms and linear layers have a bias.
+    #[must_use]
+    pub const fn bias(&self) -> bool {
+        self.bias
+    }
+
+    /// Parameters in all, the tied embedding counted once; `None` where the count leaves `u64`.
+    #[must_use]
+    pub fn n_parameters(&self) -> Option<u64> {
+        let (l, c, t, v) = (
+            u128::from(self.n_layer),
+            u128::from(self.n_embd),
+            u128::from(self.block_size),
+            u128::from(self.vocab_size),
+        );
+        let weights = v * c + t * c + l * (12 * c * c + 2 * c) + c;
+        let biases = if self.bias { l * (3 * c + c + 4 * c + c + 2 * c) + c } else { 0 };
+        u64::try_from(weights + biases).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpt2(bias: bool, vocab_size: u64) -> GptConfig {
+        let shape =
+            GptShape { n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, vocab_size, dropout: 0.0, bias };
+        GptConfig::new(shape).expect("GPT-2's shape is valid")
+    }
+
+    #[test]
+    fn gpt2_has_its_published_parameter_counts() {
+        assert_eq!(gpt2(true, 50257).n_parameters(), Some(124_439_808));
+        assert_eq!(gpt2(false, 50257).n_parameters(), Some(124_337_664));
+    }
+
+    #[test]
+    fn refuses_heads_that_do_not_divide_channels() {
+        let shape = GptShape { n_head: 7, ..gpt2(true, 50257).shape() };
+        assert_eq!(
+            GptConfig::new(shape).map_err(|e| e.to_string()),
+            Err("n_embd is 768, which n_head 7 does not divide".to_owned())
+        );
+    }
+
+    #[test]
+    fn refuses_zero_and_absurd_dimensions() {
+        for shape in [
+            GptShape { n_layer: 0, ..gpt2(true, 50257).shape() },
+            GptShape { n_layer: MAX_N_LAYER + 1, ..gpt2(true, 50257).shape() },
+            GptShape { vocab_size: u64::MAX, ..gpt2(true, 50257).shape() },
+            GptShape { dropout: f64::NAN, ..gpt2(true, 50257).shape() },
+        ] {
+            assert!(GptConfig::new(shape).is_err(), "{shape:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Attention by each kernel PyTorch may choose: what it stores, saves, and needs again in backward.
+
+use super::{
+    super::{
+        program::Slot,
+        run::{AttentionKernel, Run},
+    },
+    Saves,
+};
+use crate::gpt::tensors::Tensor;
+
+/// What attention's forward leaves.
+pub(super) struct Attended {
+    /// What goes when the attention module returns.
+    pub(super) dead: Vec<Slot>,
+    /// The input of `c_proj`, where it is not held by `saved` already.
+    pub(super) output: Option<Slot>,
+    /// What backward needs.
+    pub(super) saved: SavedAttention,
+}
+
+/// What attention's backward needs, in the order in which it lets go of it.
+#[derive(Default)]
+pub(super) struct SavedAttention {
+    /// Of a fused kernel: qkv, logsumexp, output, random state.
+    pub(super) fused: Vec<Slot>,
+    /// Of `Math`.
+    pub(super) math: Option<SavedMath>,
+}
+
+pub(super) struct SavedMath {
+    q: Slot,
+    k: Slot,
+    mask: Slot,
+    att: Slot,
+    att_drop_mask: Option<Slot>,
+    att_cast: Option<Slot>,
+    v: Slot,
+}
+
+pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
+    let kernel = run.attention_kernel();
+    match kernel {
+        AttentionKernel::Flash => fused(run, layer, qkv, saves, flash_rows(run), &FLASH_EXTRA),
+        AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &CUDNN_EXTRA),
+        AttentionKernel::Efficient => {
+            let lse = if saves == Saves::All { Tensor::AttLsePadded } else { Tensor::AttLseNone };
+            fused(run, layer, qkv, saves, [Tensor::Atty, lse], &EFFICIENT_EXTRA)
+        }
+        AttentionKernel::Math => math(run, layer, qkv, trains, saves),
+    }
+}
+
+fn flash_rows(_run: &Run<'_>) -> [Tensor; 2] {
+    [Tensor::Atty, Tensor::AttLse]
+}
+
+/// Random state a kernel returns, and a debug mask that is dropped at once.
+const FLASH_EXTRA: [Tensor; 3] = [Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask];
+const CUDNN_EXTRA: [Tensor; 2] = [Tensor::AttSeed, Tensor::AttOffset];
+const EFFICIENT_EXTRA: [Tensor; 2] = [Tensor::AttSeed, Tensor::AttOffset];
+
+fn fused(
+    run: &mut Run<'_>,
+    layer: u64,
+    qkv: Slot,
+    saves: Saves,
+    [out, lse]: [Tensor; 2],
+    extra: &[Tensor],
+) -> Attended {
+    let at = Some(layer);
+    let atty = run.w.alloc(out, at);
+    let lse = run.w.alloc(lse, at);
+    let mut random = Vec::new();
+    for &tensor in extra {
+        let slot = run.w.alloc(tensor, at);
+        if tensor == Tensor::AttDebugMask {
+            run.w.free(slot);
+        } else {
+            random.push(slot);
+        }
+    }
+    if saves == Saves::Nothing {
+        run.w.free_all(random.into_iter().rev());
+        run.w.free(lse);
+        return Attended { dead: vec![atty, qkv], output: None, saved: SavedAttention::default() };
+    }
+    let fused = [qkv, lse, atty].into_iter().chain(random).collect();
+    Attended { dead: Vec::new(), output: None, saved: SavedAttention { fused, math: None } }
+}
+
+fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
+    let at = Some(layer);
+    let keeps = saves == Saves::All;
+    let half = run.train.is_half();
+    let w = &mut run.w;
+    let q = w.alloc(Tensor::QClone, at);
+    let k = w.alloc(Tensor::KClone, at);
+    let preatt = w.alloc(Tensor::Preatt, at);
+    if !keeps {
+        w.free_all([k, q]);
+    }
+    let scaled = w.alloc(Tensor::PreattScaled, at);
+    w.free(preatt);
+    let mask = w.alloc(Tensor::AttMask, at);
+    let masked = w.alloc(Tensor::PreattMasked, at);
+    if !keeps {
+        w.free(mask);
+    }
+    w.free(scaled);
+    let masked_f32 = half.then(|| w.alloc(Tensor::PreattF32, at));
+    let att = w.alloc(Tensor::Att, at);
+    w.free_some(masked_f32);
+    w.free(masked);
+    let drops = run.config.dropout() > 0.0 && trains;
+    let w = &mut run.w;
+    let mut named = att;
+    let mut att_drop_mask = None;
+    if drops {
+        named = w.alloc(Tensor::AttDropped, at);
+        let mask = w.alloc(Tensor::AttDropMask, at);
+        if keeps {
+            att_drop_mask = Some(mask);
+        } else {
+            w.free_all([mask, att]);
+        }
+    }
+    let att_cast = half.then(|| w.alloc(Tensor::AttCast, at));
+    let v = w.alloc(Tensor::VClone, at);
+    let heads = w.alloc(Tensor::AttyHeads, at);
+    if !keeps {
+        w.free(v);
+        w.free_some(att_cast);
+    }
+    let rows = w.alloc(Tensor::AttyRows, at);
+    w.free(heads);
+    if !keeps {
+        return Attended { dead: vec![rows, qkv, named], output: None, saved: SavedAttention::default() };
+    }
+    let mut dead = vec![qkv];
+    // In float32 the product saves the dropped matrix itself; in half precision it saves the cast copy.
+    let operand = att_cast.or_else(|| drops.then_some(named));
+    if drops && half {
+        dead.push(named);
+    }
+    let math = SavedMath { q, k, mask, att, att_drop_mask, att_cast: operand, v };
+    Attended { dead, output: Some(rows), saved: SavedAttention { fused: Vec::new(), math: Some(math) } }
+}
+
+/// Attention's backward, from the gradient of its output to that of qkv.
+pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedAttention) -> Slot {
+    match saved.math {
+        Some(math) => math_backward(run, layer, datty, math),
+        None => fused_backward(run, layer, datty, saved.fused),
+    }
+}
+
+fn fused_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) -> Slot {
+    let at = Some(layer);
+    let kernel = run.attention_kernel();
+    let w = &mut run.w;
+    let [dq, dk, dv] = [Tensor::Dq, Tensor::Dk, Tensor::Dv].map(|tensor| w.alloc(tensor, at));
+    match kernel {
+        AttentionKernel::Flash => {
+            let softmax_d = w.alloc(Tensor::FlashSoftmaxD, at);
+            let dq_accum = w.alloc(Tensor::FlashDqAccum, at);
+            w.free_all([softmax_d, dq_accum]);
+        }
+        AttentionKernel::Cudnn => w.transient(Tensor::CudnnDqAccum, at),
+        AttentionKernel::Efficient | AttentionKernel::Math => {}
+    }
+    w.free(datty);
+    w.free_all(saved);
+    let dqkv = w.alloc(Tensor::Dqkv, at);
+    w.free_all([dq, dk, dv]);
+    dqkv
+}
+
+fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedMath) -> Slot {
+    let at = Some(layer);
+    let half = run.train.is_half();
+    let w = &mut run.w;
+    let datty_heads = w.alloc(Tensor::DattyClone, at);
+    w.free(datty);
+    let dv = w.alloc(Tensor::DvHeads, at);
+    let mut datt = w.alloc(Tensor::DattCast, at);
+    w.free_all([datty_heads, saved.v]);
+    w.free_some(saved.att_cast);
+    if half {
+        let wide = w.alloc(Tensor::DattF32, at);
+        w.free(datt);
+        datt = wide;
+    }
+    if let Some(mask) = saved.att_drop_mask {
+        let before = w.alloc(Tensor::DattDropped, at);
+        w.free_all([datt, mask]);
+        datt = before;
+    }
+    let dpreatt = w.alloc(Tensor::Dpreatt, at);
+    w.free_all([datt, saved.att]);
+    let mut gradient = dpreatt;
+    if half {
+        let narrow = w.alloc(Tensor::DpreattCast, at);
+        w.free(gradient);
+        gradient = narrow;
+    }
+    let masked = w.alloc(Tensor::DpreattMasked, at);
+    w.free_all([gradient, saved.mask]);
+    let scaled = w.alloc(Tensor::DpreattScaled, at);
+    w.free(masked);
+    let dk = w.alloc(Tensor::DkHeads, at);
+    let dq = w.alloc(Tensor::DqHeads, at);
+    w.free_all([scaled, saved.k, saved.q]);
+    let dv_rows = w.alloc(Tensor::DkRows, at);
+    w.free(dv);
+    let dq_rows = w.alloc(Tensor::DkRows, at);
+    w.free(dq);
+    let dqkv = w.alloc(Tensor::Dqkv, at);
+    w.free_all([dv_rows, dk, dq_rows]);
+    dqkv
+}

@@ -1,0 +1,321 @@
+//! Backward of the whole model, last block first, and the accumulation of gradients.
+
+use super::{
+    super::{
+        program::Slot,
+        run::{Name, Run, uses_scaler},
+    },
+    Saved, attention,
+    block::{self, SavedBlock, SavedLinear},
+    loss,
+};
+use crate::gpt::tensors::Tensor;
+
+/// From here on `embedding_dense_backward` sorts its indices (aten/src/ATen/native/cuda/Embedding.cu).
+pub(in crate::memory) const EMBEDDING_SORT_ABOVE: u64 = 3072;
+
+/// The backward of one micro-step; with `accumulates` the gradients of an earlier one are there already.
+pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accumulates: bool) {
+    let Some(saved) = saved else { return };
+    let mut backward = Backward { run, accumulates, parameter: 0 };
+    backward.parameter = backward.run.parameters.len();
+    backward.whole(saved);
+}
+
+struct Backward<'r, 'a> {
+    run: &'r mut Run<'a>,
+    accumulates: bool,
+    /// Gradients are made in the reverse order of the parameters; this counts down.
+    parameter: usize,
+}
+
+impl Backward<'_, '_> {
+    fn whole(&mut self, saved: Saved) {
+        let scaled_loss = uses_scaler(self.run.train).then(|| {
+            if !std::mem::replace(&mut self.run.has_scaler, true) {
+                self.run.w.alloc_in(self.run.name(Name::Scaler), Tensor::Scaler, None);
+                self.run.w.alloc_in(self.run.name(Name::ScalerGrowth), Tensor::ScalerGrowth, None);
+            }
+            self.run.w.alloc(Tensor::Scalar, None)
+        });
+        let ones = self.run.w.alloc(Tensor::Scalar, None);
+        let unscaled = uses_scaler(self.run.train).then(|| self.run.w.alloc(Tensor::Scalar, None));
+        let loss::LossGradients { dlm_head, dlnf } = loss::backward(self.run, saved.loss);
+        self.run.w.free_some(unscaled);
+
+        let last = saved.residuals.last().copied().unwrap_or(saved.encoded);
+        let mut residual = self.norm(Tensor::Dresidual, None, dlnf, [last, saved.lnf_mean, saved.lnf_rstd]);
+        let inputs = std::iter::once(saved.encoded).chain(saved.residuals.iter().copied());
+        let blocks: Vec<_> = saved.blocks.into_iter().zip(inputs).enumerate().collect();
+        for (layer, (block, input)) in blocks.into_iter().rev() {
+            residual = self.block(layer as u64, block, input, residual);
+        }
+        self.embeddings(residual, saved.encoded_mask, saved.pos, dlm_head);
+        self.run.w.free(ones);
+        self.run.w.free_some(scaled_loss);
+    }
+
+    /// A finished gradient: kept in the first micro-step, added to what is there and given back in the later ones.
+    ///
+    /// A gradient that is kept goes straight to its parameter's slot; one that is added is transient.
+    fn gradient(&mut self, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
+        self.parameter = self.parameter.saturating_sub(1);
+        if self.accumulates {
+            return Some(self.run.w.alloc(tensor, layer));
+        }
+        let slot = self.run.gradient(self.parameter);
+        self.run.w.alloc_in(slot, tensor, layer);
+        None
+    }
+
+    /// A layer norm's backward: the gradient of its input; its saved tensors and its output's gradient go.
+    fn norm(&mut self, out: Tensor, layer: Option<u64>, gradient: Slot, saved: [Slot; 3]) -> Slot {
+        let [input, mean, rstd] = saved;
+        let dinput = self.run.w.alloc(out, layer);
+        let added = self.norm_gradients(layer);
+        self.run.w.free_all([gradient, input, mean, rstd]);
+        self.run.w.free_all(added.into_iter().rev());
+        dinput
+    }
+
+    /// Gradients of a layer norm's weight and bias; the bias is the later parameter but the kernel's second result.
+    fn norm_gradients(&mut self, layer: Option<u64>) -> Vec<Slot> {
+        let n = if self.run.config.bias() { 2 } else { 1 };
+        (0..n).filter_map(|_| self.gradient(Tensor::DvecC, layer)).collect()
+    }
+
+    fn block(&mut self, layer: u64, saved: Option<SavedBlock>, input: Slot, residual: Slot) -> Slot {
+        let at = Some(layer);
+        let mut before_mlp = None;
+        let saved = match saved {
+            Some(saved) => saved,
+            None => {
+                // The first operation of the block's backward that needs a saved tensor has its block computed again.
+                before_mlp = self.run.train.is_half().then(|| self.run.w.alloc(Tensor::DresidualCast, at));
+                match block::recompute(self.run, layer) {
+                    Some(saved) => saved,
+                    None => return residual,
+                }
+            }
+        };
+        let after_mlp = self.mlp(layer, &saved, residual, before_mlp);
+        let dln2 = after_mlp;
+        let dmid = self.norm(Tensor::DlnInput, at, dln2, [saved.residual2, saved.ln2.mean, saved.ln2.rstd]);
+        let sum = self.run.w.alloc(Tensor::Dresidual, at);
+        self.run.w.free_all([residual, dmid]);
+
+        let dout = self.branch_gradient(layer, saved.attproj_mask, sum, None);
+        let datty = self.linear(
+            layer,
+            dout,
+            saved.att_proj_linear,
+            Linear {
+                dinput: Tensor::Datty,
+                dweight: [Tensor::DattProjWCast, Tensor::DattProjW],
+                dbias: [Tensor::DvecCCast, Tensor::DvecC],
+                widened: None,
+            },
+            dout != sum,
+        );
+        let dqkv = attention::backward(self.run, layer, datty, saved.attention);
+        let dln1 = self.linear(
+            layer,
+            dqkv,
+            saved.qkv_linear,
+            Linear {
+                dinput: Tensor::Dln1Cast,
+                dweight: [Tensor::DqkvWCast, Tensor::DqkvW],
+                dbias: [Tensor::DvecC3Cast, Tensor::DvecC3],
+                widened: Some(Tensor::Dln1),
+            },
+            true,
+        );
+        let dinput = self.norm(Tensor::DlnInput, at, dln1, [input, saved.ln1.mean, saved.ln1.rstd]);
+        let out = self.run.w.alloc(Tensor::Dresidual, at);
+        self.run.w.free_all([sum, dinput]);
+        out
+    }
+
+    fn mlp(&mut self, layer: u64, saved: &SavedBlock, residual: Slot, cast: Option<Slot>) -> Slot {
+        let at = Some(layer);
+        let dout = self.branch_gradient(layer, saved.fcproj_mask, residual, cast);
+        let fc_proj = SavedLinear { input: Some(saved.fch_gelu), ..saved.fc_proj_linear };
+        let dgelu = self.linear(
+            layer,
+            dout,
+            fc_proj,
+            Linear {
+                dinput: Tensor::DfchGelu,
+                dweight: [Tensor::DfcProjWCast, Tensor::DfcProjW],
+                dbias: [Tensor::DvecCCast, Tensor::DvecC],
+                widened: None,
+            },
+            dout != residual,
+        );
+        let dfch = self.run.w.alloc(Tensor::Dfch, at);
+        self.run.w.free_all([dgelu, saved.fch]);
+        self.linear(
+            layer,
+            dfch,
+            saved.fc_linear,
+            Linear {
+                dinput: Tensor::Dln2Cast,
+                dweight: [Tensor::DfcWCast, Tensor::DfcW],
+                dbias: [Tensor::DvecC4Cast, Tensor::DvecC4],
+                widened: Some(Tensor::Dln2),
+            },
+            true,
+        )
+    }
+
+    /// The gradient that enters a branch of the residual stream: cast to half precision, then through dropout.
+    fn branch_gradient(&mut self, layer: u64, mask: Option<Slot>, residual: Slot, cast: Option<Slot>) -> Slot {
+        let at = Some(layer);
+        let w = &mut self.run.w;
+        let mut gradient = match cast {
+            Some(cast) => cast,
+            None if self.run.train.is_half() => w.alloc(Tensor::DresidualCast, at),
+            None => residual,
+        };
+        if let Some(mask) = mask {
+            let before = w.alloc(Tensor::Ddropped, at);
+            if gradient != residual {
+                w.free(gradient);
+            }
+            w.free(mask);
+            gradient = before;
+        }
+        gradient
+    }
+
+    /// A linear layer's backward: the gradient of its input; `owns_gradient` says whether its output's goes here.
+    fn linear(&mut self, layer: u64, dout: Slot, saved: SavedLinear, rows: Linear, owns_gradient: bool) -> Slot {
+        let at = Some(layer);
+        let half = self.run.train.is_half();
+        let bias = self.run.config.bias();
+        let weight = self.next_weight(bias);
+        let [narrow, wide] = rows.dweight;
+        // `mm` computes the weight's gradient first, `addmm` the input's.
+        let (dinput, dweight);
+        if bias {
+            dinput = self.run.w.alloc(rows.dinput, at);
+            dweight = self.weight_gradient(weight, if half { narrow } else { wide }, at);
+        } else {
+            dweight = self.weight_gradient(weight, if half { narrow } else { wide }, at);
+            dinput = self.run.w.alloc(rows.dinput, at);
+        }
+        let [narrow_bias, wide_bias] = rows.dbias;
+        let dbias = bias.then(|| self.bias_gradient(weight + 1, if half { narrow_bias } else { wide_bias }, at));
+        if owns_gradient {
+            self.run.w.free(dout);
+        }
+        self.run.w.free_some(saved.weight_cast);
+        self.run.w.free_some(saved.input);
+        let mut out = dinput;
+        if let (true, Some(tensor)) = (half, rows.widened) {
+            out = self.run.w.alloc(tensor, at);
+            self.run.w.free(dinput);
+        }
+        self.finish_gradient(weight, wide, at, dweight);
+        if let Some(dbias) = dbias {
+            self.finish_gradient(weight + 1, wide_bias, at, dbias);
+        }
+        out
+    }
+
+    /// The parameter index of a linear layer's weight, counting down; its bias is the next index up.
+    fn next_weight(&mut self, bias: bool) -> usize {
+        self.parameter = self.parameter.saturating_sub(if bias { 2 } else { 1 });
+        self.parameter
+    }
+
+    /// Where a product writes a weight's gradient: in half precision to a place of its own, in float32 to the
+    /// gradient itself.
+    fn weight_gradient(&mut self, parameter: usize, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
+        if self.run.train.is_half() || self.accumulates {
+            return Some(self.run.w.alloc(tensor, layer));
+        }
+        let slot = self.run.gradient(parameter);
+        self.run.w.alloc_in(slot, tensor, layer);
+        None
+    }
+
+    fn bias_gradient(&mut self, parameter: usize, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
+        self.weight_gradient(parameter, tensor, layer)
+    }
+
+    /// Turns a product's result into the parameter's gradient, or adds it to the one that is there.
+    fn finish_gradient(&mut self, parameter: usize, wide: Tensor, layer: Option<u64>, made: Option<Slot>) {
+        let Some(made) = made else { return };
+        if !self.run.train.is_half() {
+            self.run.w.free(made);
+            return;
+        }
+        if self.accumulates {
+            let gradient = self.run.w.alloc(wide, layer);
+            self.run.w.free_all([made, gradient]);
+        } else {
+            let slot = self.run.gradient(parameter);
+            self.run.w.alloc_in(slot, wide, layer);
+            self.run.w.free(made);
+        }
+    }
+
+    fn embeddings(&mut self, residual: Slot, mask: Option<Slot>, pos: Slot, dlm_head: Slot) {
+        let mut gradient = residual;
+        if let Some(mask) = mask {
+            let before = self.run.w.alloc(Tensor::DencodedDropped, None);
+            self.run.w.free_all([gradient, mask]);
+            gradient = before;
+        }
+        let (wte, wpe) = (0, 1);
+        let summed = (self.run.train.batch_size > 1).then(|| self.run.w.alloc(Tensor::DposSum, None));
+        let dwpe = if self.accumulates {
+            Some(self.run.w.alloc(Tensor::Dwpe, None))
+        } else {
+            self.run.w.alloc_in(self.run.gradient(wpe), Tensor::Dwpe, None);
+            None
+        };
+        if self.run.config.block_size() > EMBEDDING_SORT_ABOVE {
+            embedding_scratch(self.run, POSITION_SCRATCH);
+        }
+        self.run.w.free_some(summed);
+        self.run.w.free(pos);
+        self.run.w.free_some(dwpe);
+        let dwte = self.run.w.alloc(Tensor::DwteEmbedding, None);
+        if self.run.train.batch_size.saturating_mul(self.run.config.block_size()) > EMBEDDING_SORT_ABOVE {
+            embedding_scratch(self.run, TOKEN_SCRATCH);
+        }
+        self.run.w.free(gradient);
+        self.run.w.free_kept(self.run.name(Name::X));
+        // lm_head and wte are one parameter: their gradients are added into a third tensor.
+        if self.accumulates {
+            let sum = self.run.w.alloc(Tensor::Dwte, None);
+            self.run.w.free_all([dlm_head, dwte, sum]);
+        } else {
+            self.run.w.alloc_in(self.run.gradient(wte), Tensor::Dwte, None);
+            self.run.w.free_all([dlm_head, dwte]);
+        }
+    }
+}
+
+/// Rows of a linear layer's gradients: narrow and wide where autocast casts back.
+struct Linear {
+    dinput: Tensor,
+    dweight: [Tensor; 2],
+    dbias: [Tensor; 2],
+    widened: Option<Tensor>,
+}
+
+const TOKEN_SCRATCH: [Tensor; 4] =
+    [Tensor::EmbIndices, Tensor::EmbCounts, Tensor::EmbPartialOffsets, Tensor::EmbPartialSums];
+const POSITION_SCRATCH: [Tensor; 4] =
+    [Tensor::PosIndices, Tensor::PosCounts, Tensor::PosPartialOffsets, Tensor::PosPartialSums];
+
+/// The sort and the segmented sum of an embedding's gradient.
+fn embedding_scratch(run: &mut Run<'_>, [indices, counts, offsets, sums]: [Tensor; 4]) {
+    let order =
+        [indices, indices, indices, Tensor::EmbScalar, counts, counts, Tensor::EmbScalar, offsets, sums];
+    let held: Vec<_> = order.into_iter().map(|tensor| run.w.alloc(tensor, None)).collect();
+    run.w.free_all(held);
+}

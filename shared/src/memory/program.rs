@@ -1,0 +1,286 @@
+//! A training run as events: which tensor is stored when, and which is given back.
+//!
+//! A program is a handful of sections (a forward, a backward, …) and a schedule that runs some of them many times.
+//! Tensors live in slots. A section that runs again uses the same slots, so that a section is written once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::gpt::tensors::{Dims, Stored, TensorBytes};
+
+/// A part of the run, under the name of the JSON contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The model moves to the card.
+    Init,
+    /// The first batch of `estimate_loss` before the first step.
+    EvalFirst,
+    /// The rest of that `estimate_loss`.
+    Eval,
+    /// The first micro-step's forward.
+    FirstForward,
+    /// The first micro-step's backward.
+    FirstBackward,
+    /// The first clipping and optimizer step, which makes the optimizer's state.
+    FirstOptimizer,
+    /// The first batch of a later `estimate_loss`.
+    LaterEvalFirst,
+    /// The rest of a later `estimate_loss`.
+    LaterEval,
+    /// Every other forward.
+    SteadyForward,
+    /// Every other backward.
+    SteadyBackward,
+    /// Every other clipping and optimizer step.
+    SteadyOptimizer,
+    /// Between iterations.
+    Rest,
+}
+
+impl Phase {
+    /// All, in the order of the JSON contract.
+    pub const ALL: [Self; 12] = [
+        Self::Init,
+        Self::EvalFirst,
+        Self::Eval,
+        Self::FirstForward,
+        Self::FirstBackward,
+        Self::FirstOptimizer,
+        Self::LaterEvalFirst,
+        Self::LaterEval,
+        Self::SteadyForward,
+        Self::SteadyBackward,
+        Self::SteadyOptimizer,
+        Self::Rest,
+    ];
+
+    /// The name of the JSON contract.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::EvalFirst => "eval_first",
+            Self::Eval => "eval",
+            Self::FirstForward => "first_forward",
+            Self::FirstBackward => "first_backward",
+            Self::FirstOptimizer => "first_optimizer",
+            Self::LaterEvalFirst => "later_eval_first",
+            Self::LaterEval => "later_eval",
+            Self::SteadyForward => "steady_forward",
+            Self::SteadyBackward => "steady_backward",
+            Self::SteadyOptimizer => "steady_optimizer",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+/// A place that holds one tensor at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// The slot as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One event. Eight bytes, since a run has thousands and the page replays them on every keystroke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    slot: Slot,
+    /// A [`Stored::code`], or [`FREE`].
+    code: u16,
+    layer: u16,
+}
+
+const FREE: u16 = u16::MAX;
+const NO_LAYER: u16 = u16::MAX;
+
+/// What an [`Event`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The tensor is stored in the slot.
+    Alloc(Stored, Option<u64>),
+    /// The slot's tensor is given back.
+    Free,
+}
+
+impl Event {
+    /// The slot it is about.
+    #[must_use]
+    pub const fn slot(self) -> Slot {
+        self.slot
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn action(self) -> Action {
+        match Stored::from_code(self.code) {
+            Some(stored) => Action::Alloc(stored, (self.layer != NO_LAYER).then_some(u64::from(self.layer))),
+            None => Action::Free,
+        }
+    }
+}
+
+/// Whose batch a section's shapes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// `batch_size`.
+    Train,
+    /// `eval_batch_size`.
+    Eval,
+}
+
+/// A stretch of events in one phase.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Whose batch its shapes have.
+    pub batch: Batch,
+    /// Its events.
+    pub events: Vec<Event>,
+    /// Slots whose tensor goes by another slot's name afterwards, in order: (from, to).
+    pub renames: Vec<(Slot, Slot)>,
+}
+
+/// A section's place in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionId(usize);
+
+impl SectionId {
+    /// The place as an index into [`Program::sections`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// What the schedule does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The sections, each with the phase it counts for.
+    pub sections: Vec<(Phase, SectionId)>,
+    /// How often they run; a replay may stop as soon as a turn has left the allocator as it found it.
+    pub times: u64,
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Shapes of the training batch.
+    pub dims: Dims,
+    /// Shapes of the evaluation batch.
+    pub eval_dims: Dims,
+    /// Bytes of the training batch's tensors.
+    pub bytes: TensorBytes,
+    /// Bytes of the evaluation batch's tensors.
+    pub eval_bytes: TensorBytes,
+    /// The sections.
+    pub sections: Vec<Section>,
+    /// The order in which they run.
+    pub schedule: Vec<Turn>,
+    /// Slots in all.
+    pub n_slots: usize,
+}
+
+impl Program {
+    /// Shapes and bytes of a section's tensors.
+    #[must_use]
+    pub fn sizes(&self, batch: Batch) -> (&Dims, &TensorBytes) {
+        match batch {
+            Batch::Train => (&self.dims, &self.bytes),
+            Batch::Eval => (&self.eval_dims, &self.eval_bytes),
+        }
+    }
+}
+
+/// Writes sections: gives out slots and collects events.
+///
+/// Slots below `n_kept` are the caller's, for tensors that outlive the section that makes them; the rest are taken and
+/// given back here.
+#[derive(Debug)]
+pub struct Writer {
+    events: Vec<Event>,
+    free_slots: Vec<u32>,
+    n_slots: u32,
+    sections: Vec<Section>,
+}
+
+impl Writer {
+    /// A writer whose first `n_kept` slots belong to the caller.
+    #[must_use]
+    pub fn new(n_kept: u32) -> Self {
+        Self { events: Vec::new(), free_slots: Vec::new(), n_slots: n_kept, sections: Vec::new() }
+    }
+
+    /// The caller's slot of that number.
+    #[must_use]
+    pub const fn kept(n: u32) -> Slot {
+        Slot(n)
+    }
+
+    /// Stores a tensor in a slot of the caller's.
+    pub fn alloc_in(&mut self, slot: Slot, stored: impl Into<Stored>, layer: Option<u64>) {
+        let layer = layer.map_or(NO_LAYER, |layer| u16::try_from(layer).unwrap_or(NO_LAYER));
+        self.events.push(Event { slot, code: stored.into().code(), layer });
+    }
+
+    /// Stores a tensor in a slot of the writer's.
+    pub fn alloc(&mut self, stored: impl Into<Stored>, layer: Option<u64>) -> Slot {
+        let slot = Slot(self.free_slots.pop().unwrap_or_else(|| {
+            self.n_slots += 1;
+            self.n_slots - 1
+        }));
+        self.alloc_in(slot, stored, layer);
+        slot
+    }
+
+    /// Gives back a tensor in a slot of the caller's.
+    pub fn free_kept(&mut self, slot: Slot) {
+        self.events.push(Event { slot, code: FREE, layer: NO_LAYER });
+    }
+
+    /// Gives back a tensor in a slot of the writer's.
+    pub fn free(&mut self, slot: Slot) {
+        self.free_kept(slot);
+        self.free_slots.push(slot.0);
+    }
+
+    /// Gives back what is there.
+    pub fn free_some(&mut self, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.free(slot);
+        }
+    }
+
+    /// Gives back several, in order.
+    pub fn free_all(&mut self, slots: impl IntoIterator<Item = Slot>) {
+        for slot in slots {
+            self.free(slot);
+        }
+    }
+
+    /// A tensor stored and given back at once.
+    pub fn transient(&mut self, stored: impl Into<Stored>, layer: Option<u64>) {
+        let slot = self.alloc(stored, layer);
+        self.free(slot);
+    }
+
+    /// Ends a section: the events since the last.
+    pub fn section(&mut self, batch: Batch) -> SectionId {
+        self.section_renaming(batch, Vec::new())
+    }
+
+    /// Ends a section after which slots go by other names.
+    pub fn section_renaming(&mut self, batch: Batch, renames: Vec<(Slot, Slot)>) -> SectionId {
+        self.sections.push(Section { batch, events: std::mem::take(&mut self.events), renames });
+        SectionId(self.sections.len() - 1)
+    }
+
+    /// The sections and the number of slots.
+    #[must_use]
+    pub fn finish(self) -> (Vec<Section>, usize) {
+        (self.sections, self.n_slots as usize)
+    }
+}
