@@ -1,8 +1,8 @@
 //! NVIDIA cards: how much memory CUDA reports, how fast they are, and what a row rests on.
 //!
-//! The rows are data (`geforce`, `geforce_recent`, `professional`, `datacenter`), read with [`devices`] and [`find()`].
-//! What a running card says about itself is not here: a program on the machine with the card should prefer that and
-//! build a [`Device::custom`].
+//! The rows are data (`geforce`, `geforce_recent`, `professional`, `datacenter`), read with [`devices`] and [`find()`];
+//! [`context`] estimates what a CUDA context takes. What a running card says about itself is not here: a program on the
+//! machine with the card should prefer that and build a [`Device::custom`].
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::dtype::Dtype;
 
 mod capability;
+pub mod context;
 mod datacenter;
 mod find;
 mod geforce;
@@ -160,6 +161,23 @@ impl Device {
         }
         let spread = self.total_bytes / 100 * TOTAL_DRIVER_SPREAD_PERCENT;
         [self.total_bytes.saturating_sub(spread), (self.total_bytes + spread).min(self.vram_bytes_nominal)]
+    }
+
+    /// What a CUDA context takes on this card, beside everything PyTorch counts.
+    ///
+    /// A custom device borrows the multiprocessor count of the row nearest in memory among its own architecture.
+    #[must_use]
+    pub fn context(&self, loading: context::ModuleLoading) -> context::Estimate {
+        let sm_count = self.sm_count.or_else(|| self.nearest_sm_count());
+        context::context_bytes(self.compute_capability, sm_count, loading)
+    }
+
+    fn nearest_sm_count(&self) -> Option<u32> {
+        devices()
+            .iter()
+            .filter(|row| row.compute_capability == self.compute_capability)
+            .min_by_key(|row| row.total_bytes.abs_diff(self.total_bytes))
+            .and_then(|row| row.sm_count)
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::context::{ModuleLoading, OBSERVATIONS, context_bytes};
 use super::{ComputeCapability, Device, Provenance, UnknownDevice, devices, find};
 use crate::dtype::Dtype;
 
@@ -305,4 +306,29 @@ fn device_serializes_as_the_command_line_promises() {
     let json = serde_json::to_value(find("rtx 5090").unwrap()).unwrap();
     assert_eq!(json["compute_capability"], "12.0");
     assert_eq!(json.as_object().unwrap().len(), 3);
+}
+
+#[test]
+fn context_estimate_covers_every_observation() {
+    assert!(OBSERVATIONS.len() >= 20);
+    let mut errors: Vec<f64> = Vec::new();
+    for seen in OBSERVATIONS {
+        let estimate = context_bytes(seen.capability, Some(seen.sm_count), ModuleLoading::Lazy);
+        let bytes = u64::from(seen.mib) * MIB;
+        assert!((estimate.band_low..=estimate.band_high).contains(&bytes), "{}: {estimate:?}", seen.device);
+        errors.push((estimate.bytes as f64 / bytes as f64 - 1.0).abs());
+    }
+    errors.sort_by(f64::total_cmp);
+    assert!(errors[errors.len() / 2] < 0.05, "median error {}", errors[errors.len() / 2]);
+}
+
+#[test]
+fn context_of_a_custom_card_is_that_of_the_nearest_row() {
+    let custom = Device::custom(12_549_816_320, ComputeCapability::new(8, 9));
+    let row = find("RTX 4070").unwrap();
+    assert_eq!(custom.context(ModuleLoading::Lazy), row.context(ModuleLoading::Lazy));
+    assert_eq!(custom.total_bytes_band(), [custom.total_bytes; 2]);
+    let strange = Device::custom(12_549_816_320, ComputeCapability::new(99, 0)).context(ModuleLoading::default());
+    assert!(strange.band_low < strange.bytes && strange.bytes < strange.band_high);
+    assert!(row.context(ModuleLoading::Eager).bytes > row.context(ModuleLoading::Lazy).bytes + 512 * MIB);
 }
