@@ -5,5 +5,6 @@
 
 pub mod dtype;
 pub mod gpt;
+pub mod hardware;
 pub mod memory;
 pub mod train_config;

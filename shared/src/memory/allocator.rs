@@ -196,7 +196,7 @@ impl Allocator {
             }
             let room = match self.kind {
                 SegmentKind::Native => self.new_segment(segment_bytes, small),
-                SegmentKind::Expandable => self.expand(segment_bytes, small),
+                SegmentKind::Expandable => self.expand(bytes, small),
             };
             if let Some(id) = room {
                 return Ok(id);

@@ -269,9 +269,10 @@ impl Run<'_> {
         (forward, self.w.section_renaming(Batch::Train, renames))
     }
 
-    fn first_batch(&mut self) {
+    fn first_batch(&mut self) -> SectionId {
         self.w.alloc_in(self.name(Name::X), Tensor::X, None);
         self.w.alloc_in(self.name(Name::Y), Tensor::Y, None);
+        self.w.section(Batch::Train)
     }
 }
 
@@ -316,7 +317,9 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
     };
     let once = |sections| Turn { sections, times: 1 };
     let mut schedule = vec![once(vec![(Phase::Init, run.init())])];
-    run.first_batch();
+    // `X, Y = get_batch('train')` comes before the loop, and so counts for what comes next.
+    let next_phase = if train.eval_iters > 0 { Phase::EvalFirst } else { Phase::FirstForward };
+    schedule.push(once(vec![(next_phase, run.first_batch())]));
     if train.eval_iters > 0 {
         let first = run.eval_batch(true);
         let next = run.eval_batch(false);

@@ -39,9 +39,8 @@ impl Backward<'_, '_> {
             self.run.w.alloc(Tensor::Scalar, None)
         });
         let ones = self.run.w.alloc(Tensor::Scalar, None);
-        let unscaled = uses_scaler(self.run.train).then(|| self.run.w.alloc(Tensor::Scalar, None));
-        let loss::LossGradients { dlm_head, dlnf } = loss::backward(self.run, saved.loss);
-        self.run.w.free_some(unscaled);
+        let scaled = uses_scaler(self.run.train).then(|| self.run.w.alloc(Tensor::Scalar, None));
+        let loss::LossGradients { dlm_head, dlnf } = loss::backward(self.run, saved.loss, scaled);
 
         let last = saved.residuals.last().copied().unwrap_or(saved.encoded);
         let mut residual = self.norm(Tensor::Dresidual, None, dlnf, [last, saved.lnf_mean, saved.lnf_rstd]);

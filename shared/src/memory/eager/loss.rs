@@ -117,12 +117,13 @@ pub(super) struct LossGradients {
     pub(super) dlnf: Slot,
 }
 
-/// Backward of loss and lm_head; `scalar` is the gradient of the loss.
-pub(super) fn backward(run: &mut Run<'_>, saved: SavedLoss) -> LossGradients {
+/// Backward of loss and lm_head; `scaled` is the loss's gradient before the gradient scaler's factor is out of it.
+pub(super) fn backward(run: &mut Run<'_>, saved: SavedLoss, scaled: Option<Slot>) -> LossGradients {
     match saved.kind {
         SavedKind::Whole { log_probs, log_probs_f32, total_weight } => {
             let half = run.train.is_half();
             let scalar = run.w.alloc(Tensor::Scalar, None);
+            run.w.free_some(scaled);
             // In float32 the cast rows would be the same tensors; they are stored once there.
             let mut gradient =
                 run.w.alloc(if half { Tensor::DlogProbsF32 } else { Tensor::DlogProbs }, None);
@@ -145,8 +146,12 @@ pub(super) fn backward(run: &mut Run<'_>, saved: SavedLoss) -> LossGradients {
             run.w.free(saved.input);
             widen(run, dlm_head, dlnf)
         }
-        SavedKind::Chunked => chunked_backward(run, saved.weight_cast, saved.input),
+        SavedKind::Chunked => {
+            run.w.free_some(scaled);
+            chunked_backward(run, saved.weight_cast, saved.input)
+        }
         SavedKind::Fused { dlm_head, dlnf } => {
+            run.w.free_some(scaled);
             run.w.free_kept(run.name(Name::Y));
             run.cublas_workspace(true);
             run.w.free_some(saved.weight_cast);

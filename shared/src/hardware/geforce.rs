@@ -1,0 +1,246 @@
+//! GeForce 10 to 30 and the TITANs of their time. One row a card and memory size.
+//!
+//! A total without a source is estimated by the rule in `row`. GTX 1060 with 3 or 5 GB, GTX 1650 and other cards under
+//! 6 GB are left out: a 124M GPT does not train there.
+
+use super::Device;
+use super::row::Total::{CentiGib, Estimated, Mib};
+use super::row::{AMPERE_GEFORCE, Chip, GTX_16, PASCAL, TITAN_V, TURING_FULL, TURING_GEFORCE, card, variant};
+
+pub(super) static ROWS: &[Device] = &[
+    // GeForce 10 and its TITAN: no tensor cores.
+    card(
+        "GeForce GTX 1060 6GB",
+        &["GTX 1060"],
+        &Chip { class: &PASCAL, sm: 10, mhz: 1708, gib: 6, mb_per_s: 192_000 },
+        &Mib(6_063, "Ultralytics or YOLOv5 banner in a public log: torch 2.6.0"),
+    ),
+    card(
+        "GeForce GTX 1070",
+        &[],
+        &Chip { class: &PASCAL, sm: 15, mhz: 1683, gib: 8, mb_per_s: 256_000 },
+        &CentiGib(793, "svip-lab/impersonator#19"),
+    ),
+    card(
+        "GeForce GTX 1070 Ti",
+        &[],
+        &Chip { class: &PASCAL, sm: 19, mhz: 1683, gib: 8, mb_per_s: 256_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce GTX 1080",
+        &[],
+        &Chip { class: &PASCAL, sm: 20, mhz: 1733, gib: 8, mb_per_s: 320_000 },
+        &Mib(8_119, "torch.cuda.get_device_properties in a public log: two cards of 8116 and 8119 MB"),
+    ),
+    card(
+        "GeForce GTX 1080 Ti",
+        &[],
+        &Chip { class: &PASCAL, sm: 28, mhz: 1582, gib: 11, mb_per_s: 484_000 },
+        &Mib(11_178, "BachiLi/redner#97"),
+    ),
+    card(
+        "TITAN Xp",
+        &[],
+        &Chip { class: &PASCAL, sm: 30, mhz: 1582, gib: 12, mb_per_s: 547_700 },
+        &Mib(12_186, "Ultralytics or YOLOv5 banner in a public log: torch 2.3.1"),
+    ),
+    card(
+        "TITAN V",
+        &[],
+        &Chip { class: &TITAN_V, sm: 80, mhz: 1455, gib: 12, mb_per_s: 652_800 },
+        &Mib(12_064, "Ultralytics or YOLOv5 banner in a public log: torch 1.12.0"),
+    ),
+    // GeForce 16: Turing without tensor cores.
+    card("GeForce GTX 1660", &[], &Chip { class: &GTX_16, sm: 22, mhz: 1785, gib: 6, mb_per_s: 192_000 }, &Estimated),
+    card(
+        "GeForce GTX 1660 SUPER",
+        &[],
+        &Chip { class: &GTX_16, sm: 22, mhz: 1785, gib: 6, mb_per_s: 336_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce GTX 1660 Ti",
+        &[],
+        &Chip { class: &GTX_16, sm: 24, mhz: 1770, gib: 6, mb_per_s: 288_000 },
+        &CentiGib(581, "zhou13/lcnn#23"),
+    ),
+    // GeForce 20.
+    variant(
+        "GeForce RTX 2060 6GB",
+        "GeForce RTX 2060",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 30, mhz: 1680, gib: 6, mb_per_s: 336_000 },
+        &CentiGib(579, "facebookresearch/meshrcnn#92"),
+    ),
+    variant(
+        "GeForce RTX 2060 12GB",
+        "GeForce RTX 2060",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 34, mhz: 1650, gib: 12, mb_per_s: 336_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 2060 SUPER",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 34, mhz: 1650, gib: 8, mb_per_s: 448_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 2070",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 36, mhz: 1620, gib: 8, mb_per_s: 448_000 },
+        &Mib(7_949, "torch.cuda.get_device_properties in a public log: YOLOv3 training"),
+    ),
+    card(
+        "GeForce RTX 2070 SUPER",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 40, mhz: 1770, gib: 8, mb_per_s: 448_000 },
+        &Mib(7_972, "Ultralytics or YOLOv5 banner in a public log: torch 2.1.1"),
+    ),
+    card(
+        "GeForce RTX 2080",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 46, mhz: 1710, gib: 8, mb_per_s: 448_000 },
+        &CentiGib(760, "out-of-memory message in a public cluster log, recent driver"),
+    ),
+    card(
+        "GeForce RTX 2080 SUPER",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 48, mhz: 1815, gib: 8, mb_per_s: 496_000 },
+        &Mib(7_982, "Ultralytics or YOLOv5 banner in a public log: torch 1.13.1"),
+    ),
+    card(
+        "GeForce RTX 2080 Ti",
+        &[],
+        &Chip { class: &TURING_GEFORCE, sm: 68, mhz: 1545, gib: 11, mb_per_s: 616_000 },
+        &CentiGib(1_076, "ispc-lab/TMA#5"),
+    ),
+    card(
+        "TITAN RTX",
+        &["RTX Titan"],
+        &Chip { class: &TURING_FULL, sm: 72, mhz: 1770, gib: 24, mb_per_s: 672_000 },
+        &Mib(24_212, "Ultralytics or YOLOv5 banner in a public log: torch 1.13.1"),
+    ),
+    // GeForce 30.
+    variant(
+        "GeForce RTX 3050 6GB",
+        "GeForce RTX 3050",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 18, mhz: 1470, gib: 6, mb_per_s: 168_000 },
+        &Estimated,
+    ),
+    variant(
+        "GeForce RTX 3050 8GB",
+        "GeForce RTX 3050",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 20, mhz: 1777, gib: 8, mb_per_s: 224_000 },
+        &Estimated,
+    ),
+    variant(
+        "GeForce RTX 3060 8GB",
+        "GeForce RTX 3060",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 28, mhz: 1777, gib: 8, mb_per_s: 240_000 },
+        &Estimated,
+    ),
+    variant(
+        "GeForce RTX 3060 12GB",
+        "GeForce RTX 3060",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 28, mhz: 1777, gib: 12, mb_per_s: 360_000 },
+        &Mib(
+            12_042,
+            "Ultralytics or YOLOv5 banner in a public log: torch 2.0.1; 11910 with torch 2.10 and a newer driver",
+        ),
+    ),
+    card(
+        "GeForce RTX 3060 Ti",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 38, mhz: 1665, gib: 8, mb_per_s: 448_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 3070",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 46, mhz: 1725, gib: 8, mb_per_s: 448_000 },
+        &CentiGib(778, "meta-llama/codellama#82; 7753 MiB with a newer driver"),
+    ),
+    card(
+        "GeForce RTX 3070 Ti",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 48, mhz: 1770, gib: 8, mb_per_s: 608_000 },
+        &Estimated,
+    ),
+    variant(
+        "GeForce RTX 3080 10GB",
+        "GeForce RTX 3080",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 68, mhz: 1710, gib: 10, mb_per_s: 760_000 },
+        &CentiGib(978, "zai-org/CogVideo#34"),
+    ),
+    variant(
+        "GeForce RTX 3080 12GB",
+        "GeForce RTX 3080",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 70, mhz: 1710, gib: 12, mb_per_s: 912_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 3080 Ti",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 80, mhz: 1665, gib: 12, mb_per_s: 912_000 },
+        &Mib(12_054, "Ultralytics or YOLOv5 banner in a public log: torch 1.12.0; 11910 elsewhere"),
+    ),
+    card(
+        "GeForce RTX 3090",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 82, mhz: 1695, gib: 24, mb_per_s: 936_000 },
+        &Mib(24_257, "Ultralytics or YOLOv5 banner in a public log: torch 2.3.1, 23.69 GiB; 23.56 with a newer driver"),
+    ),
+    card(
+        "GeForce RTX 3090 Ti",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 84, mhz: 1860, gib: 24, mb_per_s: 1_008_000 },
+        &Mib(24_142, "Ultralytics or YOLOv5 banner in a public log: torch 2.2.2"),
+    ),
+    // GeForce 30 in laptops.
+    card(
+        "GeForce RTX 3060 Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 30, mhz: 1703, gib: 6, mb_per_s: 336_000 },
+        &CentiGib(580, "JiehongLin/SAM-6D#13 (the only RTX 3060 with 6 GB)"),
+    ),
+    card(
+        "GeForce RTX 3070 Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 40, mhz: 1620, gib: 8, mb_per_s: 448_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 3070 Ti Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 46, mhz: 1485, gib: 8, mb_per_s: 448_000 },
+        &Estimated,
+    ),
+    variant(
+        "GeForce RTX 3080 Laptop GPU 8GB",
+        "GeForce RTX 3080 Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 48, mhz: 1710, gib: 8, mb_per_s: 448_000 },
+        &Estimated,
+    ),
+    variant(
+        "GeForce RTX 3080 Laptop GPU 16GB",
+        "GeForce RTX 3080 Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 48, mhz: 1710, gib: 16, mb_per_s: 448_000 },
+        &Mib(16_110, "Ultralytics or YOLOv5 banner in a public log: torch 2.3.0"),
+    ),
+    card(
+        "GeForce RTX 3080 Ti Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 58, mhz: 1590, gib: 16, mb_per_s: 512_000 },
+        &Estimated,
+    ),
+];
