@@ -224,7 +224,7 @@ tensor_table! {
     AttSeed "att philox seed" Activations SavedForBackward i64 [];
     AttOffset "att philox offset" Activations SavedForBackward i64 [];
     AttDebugMask "att debug mask (empty)" Activations Intermediate compute [Zero];
-    QPadded "q padded for flash attention" Activations SavedForBackward compute [B, H, T, D8];
+    QkvPadded "q, k or v padded for flash attention" Activations SavedForBackward compute [B, H, T, D8];
     AttyPadded "atty padded by flash attention" Activations SavedForBackward compute [B, H, T, D8];
     QClone "q (contiguous)" Activations SavedForBackward compute [B, H, T, D];
     KClone "k transposed (contiguous)" Activations SavedForBackward compute [B, H, D, T];
@@ -291,7 +291,8 @@ tensor_table! {
     Dq "dq" Activations Intermediate compute [B, H, T, D];
     Dk "dk" Activations Intermediate compute [B, H, T, D];
     Dv "dv" Activations Intermediate compute [B, H, T, D];
-    DqPadded "dq (padded)" Activations Intermediate compute [B, H, T, D8];
+    DattyPadded "datty (padded)" Activations Intermediate compute [B, H, T, D8];
+    DqkvPadded "dq, dk or dv (padded)" Activations Intermediate compute [B, H, T, D8];
     DvHeads "dv by head" Activations Intermediate compute [BH, T, D];
     DattCast "datt (cast)" Activations Intermediate compute [BH, T, T];
     DattF32 "datt" Activations Intermediate f32 [B, H, T, T];

@@ -7,7 +7,7 @@ use super::{
     },
     Saves,
 };
-use crate::gpt::tensors::Tensor;
+use crate::{dtype::Dtype, gpt::tensors::Tensor};
 
 /// What attention's forward leaves.
 pub(super) struct Attended {
@@ -41,7 +41,8 @@ pub(super) struct SavedMath {
 pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
     let kernel = run.attention_kernel();
     match kernel {
-        AttentionKernel::Flash => fused(run, layer, qkv, saves, flash_rows(run), &FLASH_EXTRA),
+        AttentionKernel::Flash if pads(run) => padded_flash(run, layer, qkv, saves),
+        AttentionKernel::Flash => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &FLASH_EXTRA),
         AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &CUDNN_EXTRA),
         AttentionKernel::Efficient => {
             let lse = if saves == Saves::All { Tensor::AttLsePadded } else { Tensor::AttLseNone };
@@ -51,8 +52,9 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
     }
 }
 
-fn flash_rows(_run: &Run<'_>) -> [Tensor; 2] {
-    [Tensor::Atty, Tensor::AttLse]
+/// Flash attention wants head sizes that are a multiple of 8; others are padded around it.
+fn pads(run: &Run<'_>) -> bool {
+    run.config.head_size() % 8 != 0
 }
 
 /// Random state a kernel returns, and a debug mask that is dropped at once.
@@ -89,10 +91,32 @@ fn fused(
     Attended { dead: Vec::new(), output: None, saved: SavedAttention { fused, math: None } }
 }
 
+fn padded_flash(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves) -> Attended {
+    let at = Some(layer);
+    let w = &mut run.w;
+    let padded: Vec<_> = (0..3).map(|_| w.alloc(Tensor::QkvPadded, at)).collect();
+    let atty = w.alloc(Tensor::AttyPadded, at);
+    let lse = w.alloc(Tensor::AttLse, at);
+    let [rng, unused, debug] = FLASH_EXTRA.map(|tensor| w.alloc(tensor, at));
+    w.free(debug);
+    if saves == Saves::Nothing {
+        w.free_all([unused, rng, lse]);
+        w.free_all(padded);
+        let rows = w.alloc(Tensor::AttyRows, at);
+        w.free(atty);
+        return Attended { dead: vec![rows, qkv], output: None, saved: SavedAttention::default() };
+    }
+    let rows = w.alloc(Tensor::AttyRows, at);
+    let fused = padded.into_iter().chain([lse, atty, rng, unused]).collect();
+    let saved = SavedAttention { fused, math: None };
+    Attended { dead: vec![qkv], output: Some(rows), saved }
+}
+
 fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
     let at = Some(layer);
     let keeps = saves == Saves::All;
     let half = run.train.is_half();
+    let copies_for_softmax = run.train.dtype == Dtype::Bfloat16;
     let w = &mut run.w;
     let q = w.alloc(Tensor::QClone, at);
     let k = w.alloc(Tensor::KClone, at);
@@ -108,7 +132,8 @@ fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) ->
         w.free(mask);
     }
     w.free(scaled);
-    let masked_f32 = half.then(|| w.alloc(Tensor::PreattF32, at));
+    // softmax widens float16 inside its kernel (`half_to_float`); bfloat16 is copied first.
+    let masked_f32 = copies_for_softmax.then(|| w.alloc(Tensor::PreattF32, at));
     let att = w.alloc(Tensor::Att, at);
     w.free_some(masked_f32);
     w.free(masked);
@@ -158,6 +183,9 @@ pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedA
 fn fused_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) -> Slot {
     let at = Some(layer);
     let kernel = run.attention_kernel();
+    if kernel == AttentionKernel::Flash && pads(run) {
+        return padded_flash_backward(run, layer, datty, saved);
+    }
     let w = &mut run.w;
     let [dq, dk, dv] = [Tensor::Dq, Tensor::Dk, Tensor::Dv].map(|tensor| w.alloc(tensor, at));
     match kernel {
@@ -173,6 +201,31 @@ fn fused_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) 
     w.free_all(saved);
     let dqkv = w.alloc(Tensor::Dqkv, at);
     w.free_all([dq, dk, dv]);
+    dqkv
+}
+
+fn padded_flash_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) -> Slot {
+    let at = Some(layer);
+    let w = &mut run.w;
+    let datty_padded = w.alloc(Tensor::DattyPadded, at);
+    w.free(datty);
+    let padded: Vec<_> = (0..3).map(|_| w.alloc(Tensor::DqkvPadded, at)).collect();
+    let softmax_d = w.alloc(Tensor::FlashSoftmaxD, at);
+    let dq_accum = w.alloc(Tensor::FlashDqAccum, at);
+    w.free_all([softmax_d, dq_accum, datty_padded]);
+    w.free_all(saved);
+    let mut gradients = Vec::new();
+    for (slot, tensor) in padded.into_iter().rev().zip([Tensor::Dv, Tensor::Dk, Tensor::Dq]) {
+        gradients.push(w.alloc(tensor, at));
+        w.free(slot);
+    }
+    let mut rows = Vec::new();
+    for slot in gradients {
+        rows.push(w.alloc(Tensor::DkRows, at));
+        w.free(slot);
+    }
+    let dqkv = w.alloc(Tensor::Dqkv, at);
+    w.free_all(rows);
     dqkv
 }
 

@@ -43,7 +43,8 @@ impl Backward<'_, '_> {
         let loss::LossGradients { dlm_head, dlnf } = loss::backward(self.run, saved.loss, scaled);
 
         let last = saved.residuals.last().copied().unwrap_or(saved.encoded);
-        let mut residual = self.norm(Tensor::Dresidual, None, dlnf, [last, saved.lnf_mean, saved.lnf_rstd]);
+        let (mut residual, added) = self.norm(Tensor::Dresidual, None, dlnf, [last, saved.lnf_mean, saved.lnf_rstd]);
+        self.run.w.free_all(added);
         let inputs = std::iter::once(saved.encoded).chain(saved.residuals.iter().copied());
         let blocks: Vec<_> = saved.blocks.into_iter().zip(inputs).enumerate().collect();
         for (layer, (block, input)) in blocks.into_iter().rev() {
@@ -67,14 +68,14 @@ impl Backward<'_, '_> {
         None
     }
 
-    /// A layer norm's backward: the gradient of its input; its saved tensors and its output's gradient go.
-    fn norm(&mut self, out: Tensor, layer: Option<u64>, gradient: Slot, saved: [Slot; 3]) -> Slot {
+    /// A layer norm's backward: the gradient of its input, and the weight's gradients that are only to be added. Its
+    /// saved tensors and its output's gradient go.
+    fn norm(&mut self, out: Tensor, layer: Option<u64>, gradient: Slot, saved: [Slot; 3]) -> (Slot, Vec<Slot>) {
         let [input, mean, rstd] = saved;
         let dinput = self.run.w.alloc(out, layer);
         let added = self.norm_gradients(layer);
         self.run.w.free_all([gradient, input, mean, rstd]);
-        self.run.w.free_all(added.into_iter().rev());
-        dinput
+        (dinput, added)
     }
 
     /// Gradients of a layer norm's weight and bias; the bias is the later parameter but the kernel's second result.
@@ -97,11 +98,8 @@ impl Backward<'_, '_> {
                 }
             }
         };
-        let after_mlp = self.mlp(layer, &saved, residual, before_mlp);
-        let dln2 = after_mlp;
-        let dmid = self.norm(Tensor::DlnInput, at, dln2, [saved.residual2, saved.ln2.mean, saved.ln2.rstd]);
-        let sum = self.run.w.alloc(Tensor::Dresidual, at);
-        self.run.w.free_all([residual, dmid]);
+        let dln2 = self.mlp(layer, &saved, residual, before_mlp);
+        let sum = self.join(layer, residual, dln2, [saved.residual2, saved.ln2.mean, saved.ln2.rstd]);
 
         let dout = self.branch_gradient(layer, saved.attproj_mask, sum, None);
         let datty = self.linear(
@@ -129,10 +127,16 @@ impl Backward<'_, '_> {
             },
             true,
         );
-        let dinput = self.norm(Tensor::DlnInput, at, dln1, [input, saved.ln1.mean, saved.ln1.rstd]);
-        let out = self.run.w.alloc(Tensor::Dresidual, at);
-        self.run.w.free_all([sum, dinput]);
-        out
+        self.join(layer, sum, dln1, [input, saved.ln1.mean, saved.ln1.rstd])
+    }
+
+    /// Where a branch leaves the residual stream: the norm's backward, and the sum of both gradients.
+    fn join(&mut self, layer: u64, residual: Slot, dnorm: Slot, saved: [Slot; 3]) -> Slot {
+        let (branch, added) = self.norm(Tensor::DlnInput, Some(layer), dnorm, saved);
+        let sum = self.run.w.alloc(Tensor::Dresidual, Some(layer));
+        self.run.w.free_all([residual, branch]);
+        self.run.w.free_all(added);
+        sum
     }
 
     fn mlp(&mut self, layer: u64, saved: &SavedBlock, residual: Slot, cast: Option<Slot>) -> Slot {
