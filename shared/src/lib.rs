@@ -7,4 +7,6 @@ pub mod dtype;
 pub mod gpt;
 pub mod hardware;
 pub mod memory;
+pub mod plan;
 pub mod train_config;
+pub mod units;

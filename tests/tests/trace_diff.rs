@@ -1,5 +1,5 @@
 //! Dumps our events in the trace's form.
-use headroom_shared::{dtype::Dtype, gpt::{GptConfig, GptShape}, memory::{program::Action, run::{Card, program}, simulate::simulate, allocator::SegmentKind}, train_config::*};
+use headroom_shared::{dtype::Dtype, hardware::ComputeCapability, gpt::{GptConfig, GptShape}, memory::{program::Action, run::{Card, program}, simulate::simulate, allocator::SegmentKind}, train_config::*};
 use std::io::Read;
 #[test]
 fn dump() {
@@ -12,7 +12,7 @@ fn dump() {
     let n = |k: &str| c[k].as_u64().unwrap();
     let config = GptConfig::new(GptShape { n_layer: n("n_layer"), n_head: n("n_head"), n_embd: n("n_embd"), block_size: n("block"), vocab_size: n("vocab"), dropout: c["dropout"].as_f64().unwrap(), bias: c["bias"] == true }).unwrap();
     let train = TrainConfig { batch_size: n("batch"), gradient_accumulation_steps: n("grad_accum"), dtype: match c["dtype"].as_str().unwrap() { "bfloat16" => Dtype::Bfloat16, "float16" => Dtype::Float16, _ => Dtype::Float32 }, compile: c["compile"] == true, attention: if c["flash"] == true { Attention::Flash } else { Attention::Math }, activation_checkpointing: c["ckpt"] == true, eval_iters: 2, eval_interval: 100, max_iters: 1, ..TrainConfig::default() };
-    let p = program(&config, &train, Card { compute_capability: (8, 9), sm_count: 46 }).unwrap();
+    let p = program(&config, &train, Card { compute_capability: ComputeCapability { major: 8, minor: 9 }, sm_count: 46 }).unwrap();
     let out = simulate(&p, SegmentKind::Native, u64::MAX);
     let mut slots: Vec<String> = vec![String::new(); p.n_slots];
     for played in &out.played {

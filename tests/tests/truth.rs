@@ -1,7 +1,7 @@
 //! Reads the recorded rows of tests/golden/truth and makes runs of them.
 use std::collections::HashMap;
 use headroom_shared::{
-    dtype::Dtype,
+    dtype::Dtype, hardware::ComputeCapability,
     gpt::{GptConfig, GptShape},
     memory::{allocator::SegmentKind, run::{Card, program}, simulate::{Outcome, simulate}},
     train_config::{Attention, TrainConfig},
@@ -31,7 +31,7 @@ impl Row {
             eval_batch_size: self.bytes("eval_batch_size"), del_eval_logits: self.is("del_eval_logits"), del_train_logits: self.is("del_train_logits"),
             ..TrainConfig::default()
         }.check().unwrap();
-        let card = if self.file.contains("sm90") { Card { compute_capability: (9, 0), sm_count: 132 } } else { Card { compute_capability: (8, 9), sm_count: 46 } };
+        let card = if self.file.contains("sm90") { Card { compute_capability: ComputeCapability { major: 9, minor: 0 }, sm_count: 132 } } else { Card { compute_capability: ComputeCapability { major: 8, minor: 9 }, sm_count: 46 } };
         (config, train, card)
     }
     pub fn replay(&self) -> Outcome { let (c, t, k) = self.config(); simulate(&program(&c, &t, k).unwrap(), SegmentKind::Native, u64::MAX) }

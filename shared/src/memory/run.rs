@@ -9,6 +9,7 @@ use crate::{
         GptConfig,
         tensors::{Dims, Parameter, Role, Stored, Tensor, TensorBytes, TensorTooLarge, parameters},
     },
+    hardware::ComputeCapability,
     memory::{
         compiled, eager, optimizer,
         program::{Batch, Phase, Program, SectionId, Slot, Turn, Writer},
@@ -19,8 +20,8 @@ use crate::{
 /// What the card decides about the events of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// Compute capability, major and minor.
-    pub compute_capability: (u32, u32),
+    /// Its generation.
+    pub compute_capability: ComputeCapability,
     /// Streaming multiprocessors; Inductor's split reductions depend on it.
     pub sm_count: u32,
 }
@@ -39,8 +40,8 @@ pub enum AttentionKernel {
 }
 
 /// cuBLAS takes 32 MiB on sm_90 and 8.125 MiB elsewhere: `getChosenWorkspaceSize` of PyTorch, `:4096:2:16:8`.
-const fn cublas_workspace_bytes(compute_capability: (u32, u32)) -> u64 {
-    if compute_capability.0 == 9 { 33_554_432 } else { 8_519_680 }
+const fn cublas_workspace_bytes(compute_capability: ComputeCapability) -> u64 {
+    if compute_capability.major == 9 { 33_554_432 } else { 8_519_680 }
 }
 
 /// The longest head flash attention takes.
@@ -130,7 +131,7 @@ impl Run<'_> {
     /// flash, then memory-efficient.
     pub(super) fn attention_kernel(&self) -> AttentionKernel {
         let head_size = self.config.head_size();
-        let (major, _) = self.card.compute_capability;
+        let major = self.card.compute_capability.major;
         if self.train.attention == Attention::Math {
             AttentionKernel::Math
         } else if self.train.is_half() && major >= 9 && head_size % 8 == 0 && head_size <= CUDNN_MAX_HEAD_SIZE {

@@ -231,7 +231,7 @@ fn padded_flash_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<
 
 fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedMath) -> Slot {
     let at = Some(layer);
-    let half = run.train.is_half();
+    let (half, dtype) = (run.train.is_half(), run.train.dtype);
     let w = &mut run.w;
     let datty_heads = w.alloc(Tensor::DattyClone, at);
     w.free(datty);
@@ -249,10 +249,10 @@ fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedMath) -
         w.free_all([datt, mask]);
         datt = before;
     }
-    let dpreatt = w.alloc(Tensor::Dpreatt, at);
+    let narrows_inside = dtype == Dtype::Float16;
+    let mut gradient = w.alloc(if narrows_inside { Tensor::DpreattCast } else { Tensor::Dpreatt }, at);
     w.free_all([datt, saved.att]);
-    let mut gradient = dpreatt;
-    if half {
+    if half && !narrows_inside {
         let narrow = w.alloc(Tensor::DpreattCast, at);
         w.free(gradient);
         gradient = narrow;

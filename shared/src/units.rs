@@ -1,0 +1,112 @@
+//! Bytes as people and PyTorch write them.
+
+/// Bytes in a KiB.
+pub const KIB: u64 = 1 << 10;
+/// Bytes in a MiB.
+pub const MIB: u64 = 1 << 20;
+/// Bytes in a GiB.
+pub const GIB: u64 = 1 << 30;
+
+/// Bytes as PyTorch's messages print them: `format_size` of c10/cuda/CUDACachingAllocator.cpp.
+#[must_use]
+pub fn pytorch_size(bytes: u64) -> String {
+    if bytes <= KIB {
+        format!("{bytes} bytes")
+    } else if bytes <= MIB {
+        format!("{:.2} KiB", bytes as f64 / KIB as f64)
+    } else if bytes <= GIB {
+        format!("{:.2} MiB", bytes as f64 / MIB as f64)
+    } else {
+        format!("{:.2} GiB", bytes as f64 / GIB as f64)
+    }
+}
+
+/// Bytes for a person: GiB with two decimals, MiB below one GiB, bytes below one MiB.
+#[must_use]
+pub fn human_size(bytes: u64) -> String {
+    if bytes >= GIB {
+        format!("{:.2} GiB", bytes as f64 / GIB as f64)
+    } else if bytes >= MIB {
+        format!("{:.0} MiB", bytes as f64 / MIB as f64)
+    } else if bytes >= KIB {
+        format!("{:.0} KiB", bytes as f64 / KIB as f64)
+    } else {
+        format!("{bytes} B")
+    }
+}
+
+/// A size that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no size; write it as 11.69GiB, 800MiB, 12GB or in bytes")]
+pub struct ParseSizeError {
+    /// What was given.
+    pub text: String,
+}
+
+/// Reads a size with a unit: B, KiB, MiB, GiB, TiB by 1024, kB, MB, GB, TB by 1000; without one it is in bytes.
+///
+/// # Errors
+/// No number, an unknown unit, or a size that is negative or beyond `u64`.
+pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
+    let error = || ParseSizeError { text: text.chars().take(40).collect() };
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" | "bytes" => 1,
+        "kib" | "k" => KIB,
+        "mib" | "m" => MIB,
+        "gib" | "g" => GIB,
+        "tib" | "t" => GIB * KIB,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(error()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(error);
+    }
+    let number: f64 = number.parse().map_err(|_| error())?;
+    let bytes = number * factor as f64;
+    if !(0.0..9.0e18).contains(&bytes) {
+        return Err(error());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked above")]
+    Ok(bytes.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_sizes_as_pytorch_does() {
+        for (bytes, text) in [
+            (512, "512 bytes"),
+            (2 * MIB, "2.00 MiB"),
+            (1024, "1024 bytes"),
+            (183_296, "179.00 KiB"),
+            (6_593_445_888, "6.14 GiB"),
+            (GIB, "1024.00 MiB"),
+        ] {
+            assert_eq!(pytorch_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn reads_sizes() {
+        for (text, bytes) in [
+            ("11.69GiB", 12_552_041_923),
+            ("2 GiB", 2 * GIB),
+            ("800mib", 800 * MIB),
+            ("12GB", 12_000_000_000),
+            ("1024", 1024),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "-1GiB", "1.2.3GiB", "12 parsecs", "99999999999999TiB", "1e3", "é"] {
+            assert!(parse_size(text).is_err(), "{text} was taken");
+        }
+    }
+}
