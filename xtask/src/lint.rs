@@ -2,8 +2,8 @@
 //! Package by package, as a whole workspace shares features and so hides what one package forgot to ask for.
 
 use crate::{
-    failure::Result,
-    packages::{END_TO_END, Packages},
+    failure::{Failure, Result},
+    packages::Packages,
     shell::{Shell, step},
     tools,
 };
@@ -11,28 +11,33 @@ use crate::{
 /// Packages that the page is made of without being the page's own.
 const SHARED_WITH_PAGE: &[&str] = &["headroom-shared"];
 
-/// Runs all checks, stopping at the first that finds something.
+/// Runs all checks, also after one that finds something, and then names those that did.
 pub fn run(shell: &Shell) -> Result<()> {
     tools::ensure_lint_components(shell)?;
     tools::ensure_wasm_target(shell)?;
-    step("check the formatting", "cargo fmt", || {
-        shell.cmd("cargo").args(["fmt", "--all", "--check"]).run("run `cargo fmt --all`")
-    })?;
     let packages = Packages::read(shell)?;
+    let mut results = vec![step("check the formatting", "cargo fmt", || {
+        shell.cmd("cargo").args(["fmt", "--all", "--check"]).run("run `cargo fmt --all`")
+    })];
     for package in packages.native(&shell.root) {
         let name = package.name.as_str();
-        clippy(shell, name, &["--all-targets", "--all-features"], None)?;
-        if package.has_features && name != END_TO_END {
-            clippy(shell, name, &["--no-default-features"], None)?;
+        results.push(clippy(shell, name, &["--all-targets", "--all-features"], None));
+        if package.has_features {
+            results.push(clippy(shell, name, &["--no-default-features"], None));
         }
     }
-    for package in packages.of_page(&shell.root) {
-        clippy(shell, &package.name, &["--all-features", "--target", "wasm32-unknown-unknown"], Some("wasm"))?;
+    let page = packages.of_page(&shell.root).map(|package| package.name.as_str());
+    for name in page.chain(SHARED_WITH_PAGE.iter().copied()) {
+        results.push(clippy(shell, name, &["--all-features", "--target", "wasm32-unknown-unknown"], Some("wasm")));
     }
-    for name in SHARED_WITH_PAGE {
-        clippy(shell, name, &["--lib", "--all-features", "--target", "wasm32-unknown-unknown"], Some("wasm"))?;
+    let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+    if failures.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    for failure in &failures {
+        eprintln!("{failure}\n");
+    }
+    Err(Failure::new(format!("{} checks found something", failures.len())))
 }
 
 /// `config` is a folder below xtask/clippy whose clippy.toml replaces the workspace's.
