@@ -1,2 +1,97 @@
-//! xtask: to be written.
-fn main() {}
+//! Builds, runs and tests Headroom: `cargo xtask help`. Nothing here is part of what users run.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool: it speaks to the person before it")]
+
+mod args;
+mod bench;
+mod browser;
+mod compress;
+mod failure;
+mod files;
+mod lint;
+mod outcome;
+mod packages;
+mod page;
+mod pins;
+mod run;
+mod shell;
+mod size;
+mod test;
+mod tools;
+
+use crate::{
+    args::Args,
+    failure::{Failure, Result},
+    page::Build,
+    shell::Shell,
+};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Builds, runs and tests Headroom. What is missing is fetched, in the versions below, into .tools.
+
+cargo xtask run [--port N] [--no-open] [--fast]
+    Builds the page and headroom and serves the page on this machine only, on port 8420 unless told otherwise.
+    --no-open leaves the browser alone; --fast builds quickly, larger and slower.
+cargo xtask page [--fast]               builds the page into dist, with compressed copies
+cargo xtask test [--no-browser] [NAME]  runs all tests, or those with NAME in theirs
+cargo xtask lint                        cargo fmt and clippy, as the continuous integration does
+cargo xtask ci                          lint, the page and its size, then test
+cargo xtask size                        what a first visit fetches, against its bar
+cargo xtask bench [NAME]                runs the benchmarks
+cargo xtask help                        this text
+
+HEADROOM_TOOLS_DIR  keeps fetched programs elsewhere than in .tools
+CHROMIUM, CHROMEDRIVER  browser and driver for the tests, where they are not on PATH
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_else(|| "help".into());
+    dispatch(&command, Args::new(args)).unwrap_or_else(|failure| {
+        eprintln!("{failure}");
+        ExitCode::FAILURE
+    })
+}
+
+fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
+    let shell = Shell::new()?;
+    match command {
+        "run" => run::run(&shell, args)?,
+        "page" => {
+            let build = if args.flag("--fast") { Build::Fast } else { Build::Release };
+            args.finish()?;
+            page::ensure(&shell, build)?;
+        }
+        "test" => return test::run(&shell, args),
+        "lint" => {
+            args.finish()?;
+            lint::run(&shell)?;
+        }
+        "ci" => {
+            args.finish()?;
+            lint::run(&shell)?;
+            page::ensure(&shell, Build::Release)?;
+            size::run(&shell)?;
+            return test::run(&shell, Args::new([]));
+        }
+        "size" => {
+            args.finish()?;
+            page::ensure(&shell, Build::Release)?;
+            size::run(&shell)?;
+        }
+        "bench" => bench::run(&shell, args)?,
+        "help" | "--help" | "-h" => help(),
+        unknown => {
+            return Err(Failure::new(format!("unknown command `{unknown}`")).hint("`cargo xtask help` lists them"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn help() {
+    print!("{HELP}");
+    println!("\nfetched where missing:");
+    for pin in pins::ALL {
+        println!("  {:<16} {:<8} {}", pin.package, pin.version, pin.why);
+    }
+}

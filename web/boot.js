@@ -1,0 +1,14 @@
+// Starts the page. A file of its own, not an inline script, so that the Content-Security-Policy can forbid inline ones.
+// Trunk writes the hashed file names into this script element's attributes (Trunk.toml, pattern_script).
+const names = document.querySelector("script[data-wasm]").dataset;
+try {
+  const page = await import(new URL(names.js, document.baseURI));
+  await page.default({ module_or_path: new URL(names.wasm, document.baseURI) });
+} catch (error) {
+  // The one state that the page itself cannot show: its program did not arrive or does not run here.
+  const message = document.createElement("p");
+  message.setAttribute("role", "alert");
+  message.textContent = `Headroom could not start: ${error}. It needs a browser with WebAssembly; reloading may help.`;
+  document.body.append(message);
+  throw error;
+}

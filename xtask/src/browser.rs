@@ -1,0 +1,120 @@
+//! What the tests of the page take: a Chromium, its driver, and a Vulkan driver that needs no GPU.
+//! Installed through the system's package manager where that is Debian's and we may; otherwise it says what to install.
+
+use crate::{
+    failure::{Failure, Result},
+    shell::{Shell, note, step},
+};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+/// Debian's and Ubuntu's packages. libvulkan1 is the loader, mesa-vulkan-drivers has the software driver.
+const DEBIAN_PACKAGES: &[&str] = &["chromium", "chromium-driver", "mesa-vulkan-drivers", "libvulkan1"];
+const INSTALL_HINT: &str = "install Chromium, its chromedriver and Mesa's software Vulkan driver (lavapipe):
+      Debian    apt install chromium chromium-driver mesa-vulkan-drivers
+      Ubuntu    its chromium is a snap; install Google Chrome and the chromedriver of the same version
+      Fedora    dnf install chromium chromedriver mesa-vulkan-drivers
+      Arch      pacman -S chromium vulkan-swrast
+      macOS     brew install --cask chromium chromedriver
+    or name them with CHROMIUM and CHROMEDRIVER, or leave these tests out: `cargo xtask test --no-browser`";
+
+const CHROMIUMS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+const VULKAN_LOADER_FOLDERS: &[&str] =
+    &["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
+const VULKAN_DRIVER_FOLDERS: &[&str] =
+    &["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
+
+/// A browser and the program that steers it, of one version.
+#[derive(Debug)]
+pub struct Browser {
+    pub chromium: PathBuf,
+    pub chromedriver: PathBuf,
+}
+
+/// Finds the browser, installing it where that can be done unasked.
+pub fn ensure(shell: &Shell) -> Result<Browser> {
+    if find(shell).is_err() {
+        install(shell)?;
+    }
+    let browser = find(shell)?;
+    let majors = (major(shell, &browser.chromium), major(shell, &browser.chromedriver));
+    match majors {
+        (Some(browser_major), Some(driver_major)) if browser_major == driver_major => Ok(browser),
+        _ => Err(Failure::new(format!(
+            "{} and {} are not of the same version ({majors:?})",
+            browser.chromium.display(),
+            browser.chromedriver.display()
+        ))
+        .hint(INSTALL_HINT)),
+    }
+}
+
+fn find(shell: &Shell) -> Result<Browser> {
+    let missing = |what: &str| Failure::new(format!("{what} is missing")).hint(INSTALL_HINT);
+    let named = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_file());
+    let chromium = named("CHROMIUM").or_else(|| CHROMIUMS.iter().find_map(|name| shell.which(name)));
+    let chromedriver = named("CHROMEDRIVER").or_else(|| shell.which("chromedriver"));
+    if cfg!(target_os = "linux") && !has_vulkan() {
+        return Err(missing("a Vulkan driver"));
+    }
+    Ok(Browser {
+        chromium: chromium.ok_or_else(|| missing("Chromium"))?,
+        chromedriver: chromedriver.ok_or_else(|| missing("chromedriver"))?,
+    })
+}
+
+fn has_vulkan() -> bool {
+    let chosen = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].iter().any(|variable| env::var_os(variable).is_some());
+    let has_driver = |folder: &&str| Path::new(folder).read_dir().is_ok_and(|mut files| files.next().is_some());
+    let loader = VULKAN_LOADER_FOLDERS.iter().any(|folder| Path::new(folder).join("libvulkan.so.1").exists());
+    loader && (chosen || VULKAN_DRIVER_FOLDERS.iter().any(has_driver))
+}
+
+/// "Chromium 156.0.8078.79 built on …" and "ChromeDriver 156.0.8078.79 (…)" are of major version 156.
+fn major(shell: &Shell, program: &Path) -> Option<u32> {
+    major_of(&shell.cmd(program).args(["--version"]).read()?)
+}
+
+fn major_of(printed: &str) -> Option<u32> {
+    printed.split_whitespace().filter_map(|word| word.split_once('.')).find_map(|(major, _)| major.parse().ok())
+}
+
+fn install(shell: &Shell) -> Result<()> {
+    let Some(sudo) = may_install(shell) else {
+        return Err(
+            Failure::new("the tests of the page need a browser, and this user may not install one").hint(INSTALL_HINT)
+        );
+    };
+    let apt = |args: &[&str]| {
+        let (program, first): (&str, &[&str]) = if sudo { ("sudo", &["-n", "apt-get"]) } else { ("apt-get", &[]) };
+        shell.cmd(program).args(first).args(args).env("DEBIAN_FRONTEND", "noninteractive").run(INSTALL_HINT)
+    };
+    step("install Chromium and a software Vulkan driver", "the tests drive the page in a real browser", || {
+        apt(&["update", "-qq"])?;
+        apt(&[&["install", "-y", "-qq", "--no-install-recommends"], DEBIAN_PACKAGES].concat())
+    })
+}
+
+/// Whether apt-get can be used, and if so whether it takes sudo.
+fn may_install(shell: &Shell) -> Option<bool> {
+    shell.which("apt-get")?;
+    if shell.cmd("id").args(["-u"]).read()?.trim() == "0" {
+        return Some(false);
+    }
+    note("not root: asking for sudo without a password");
+    shell.cmd("sudo").args(["-n", "true"]).read().map(|_| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version_is_read_from_what_they_print() {
+        assert_eq!(major_of("Chromium 156.0.8078.79 built on Debian GNU/Linux 12 (bookworm)"), Some(156));
+        assert_eq!(major_of("ChromeDriver 156.0.8078.79 (a21ce95-refs/branch-heads/8078@{#1704})"), Some(156));
+        assert_eq!(major_of("command not found"), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Walking folders and telling whether anything in them changed.
+
+use crate::failure::{Doing, Result};
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    path::{Path, PathBuf},
+};
+
+/// Folders that hold what is built or fetched, never sources.
+const NOT_SOURCES: &[&str] = &["target", "dist", "node_modules", ".git", ".tools"];
+
+/// Every file below `folder`, sorted; an empty list where there is no such folder.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(folder) = open.pop().filter(|folder| folder.is_dir()) {
+        for entry in fs::read_dir(&folder).doing(|| format!("list {}", folder.display()))? {
+            let path = entry.doing(|| format!("list {}", folder.display()))?.path();
+            if !path.is_dir() {
+                files.push(path);
+            } else if !path.file_name().is_some_and(|name| NOT_SOURCES.iter().any(|other| name == *other)) {
+                open.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// A number that changes when a file's path or content does. By content, not by time: a checkout touches every file.
+pub fn digest(files: &[PathBuf], settings: &str) -> Result<String> {
+    let mut hasher = DefaultHasher::new();
+    settings.hash(&mut hasher);
+    for file in files {
+        file.hash(&mut hasher);
+        fs::read(file).doing(|| format!("read {}", file.display()))?.hash(&mut hasher);
+    }
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// Whether `stamp` holds `digest`.
+pub fn is_stamped(stamp: &Path, digest: &str) -> bool {
+    fs::read_to_string(stamp).is_ok_and(|found| found == digest)
+}
+
+/// Writes `digest` to `stamp`.
+pub fn write_stamp(stamp: &Path, digest: &str) -> Result<()> {
+    if let Some(folder) = stamp.parent() {
+        fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))?;
+    }
+    fs::write(stamp, digest).doing(|| format!("write {}", stamp.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_sees_content_names_and_settings() {
+        let folder = std::env::temp_dir().join(format!("xtask-digest-{}", std::process::id()));
+        fs::create_dir_all(folder.join("target")).expect("a folder");
+        fs::write(folder.join("a"), "1").expect("a file");
+        fs::write(folder.join("target/built"), "1").expect("a file");
+        let files = files_below(&folder).expect("a list");
+        assert_eq!(files, [folder.join("a")], "what is built is no source");
+
+        let first = digest(&files, "").expect("a digest");
+        assert_eq!(digest(&files, "").expect("a digest"), first);
+        assert_ne!(digest(&files, "fast").expect("a digest"), first);
+        fs::write(folder.join("a"), "2").expect("a file");
+        assert_ne!(digest(&files, "").expect("a digest"), first);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+}

@@ -1,0 +1,155 @@
+//! Adds up what the test runners report: cargo-nextest's summary line, cargo test's result lines, and the skips that
+//! tests declare themselves.
+
+use std::collections::BTreeMap;
+
+/// How many tests passed, failed, and did not run.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub passed: u64,
+    pub failed: u64,
+    pub skipped: u64,
+    /// Tests that ran into something this machine lacks, by name, with the reason.
+    skips: BTreeMap<String, String>,
+}
+
+impl Outcome {
+    /// What a runner's output says. One that failed without saying so, as when a test does not compile, is one failure.
+    pub fn of_runner(lines: &[String], success: bool) -> Self {
+        let mut outcome = Self::default();
+        for line in lines {
+            let line = line.trim();
+            if let Some(counts) = line.strip_prefix("test result: ") {
+                outcome.add_counts(counts.split_once(". ").map_or("", |(_, counts)| counts), ';');
+            } else if let Some(counts) = nextest_counts(line) {
+                outcome.add_counts(&without_brackets(counts), ',');
+            }
+        }
+        if !success && outcome.failed == 0 {
+            outcome.failed = 1;
+        }
+        outcome
+    }
+
+    /// Adds another runner's counts.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        for (name, reason) in other.skips {
+            self.skip(&name, &reason);
+        }
+    }
+
+    /// Counts a test that could not even be started, once by name.
+    pub fn skip(&mut self, name: &str, reason: &str) {
+        if self.skips.insert(name.to_owned(), reason.to_owned()).is_none() {
+            self.skipped += 1;
+        }
+    }
+
+    /// Counts the skips that tests wrote down, each a line `name: reason`. Their runner took them for passed.
+    pub fn add_declared_skips(&mut self, text: &str) {
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let (name, reason) = line.split_once(": ").unwrap_or((line, "no reason given"));
+            self.passed = self.passed.saturating_sub(1);
+            self.skip(name, reason);
+        }
+    }
+
+    /// The skips with their reasons.
+    pub fn skips(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.skips.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
+    }
+
+    /// The line that everything ends with.
+    pub fn closing_line(&self) -> String {
+        format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+
+    fn add_counts(&mut self, counts: &str, separator: char) {
+        for part in counts.split(separator) {
+            let (number, word) = part.trim().split_once(' ').unwrap_or_default();
+            let number = number.parse::<u64>().unwrap_or(0);
+            match word {
+                "passed" => self.passed += number,
+                "failed" | "timed out" | "exec failed" => self.failed += number,
+                "skipped" | "ignored" => self.skipped += number,
+                // "measured", "filtered out", "finished in …"
+                _ => {}
+            }
+        }
+    }
+}
+
+/// "Summary [ 0.123s] 10 tests run: 8 passed (1 slow), 1 failed, 1 timed out, 3 skipped"
+fn nextest_counts(line: &str) -> Option<&str> {
+    let (head, counts) = line.strip_prefix("Summary [")?.split_once(" run: ")?;
+    (head.ends_with("tests") || head.ends_with("test")).then_some(counts)
+}
+
+/// What stands in brackets is part of the count before it.
+fn without_brackets(text: &str) -> String {
+    let mut depth = 0_u32;
+    text.chars()
+        .filter(|char| {
+            match char {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => return depth == 0,
+            }
+            false
+        })
+        .collect::<String>()
+        .replace(" ,", ",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, success: bool, expected: &str) {
+        assert_eq!(Outcome::of_runner(&[line.to_owned()], success).closing_line(), expected);
+    }
+
+    #[test]
+    fn nextest_is_understood() {
+        check("     Summary [   0.005s] 4 tests run: 4 passed, 0 skipped", true, "4 passed, 0 failed, 0 skipped");
+        check("     Summary [   0.005s] 1 test run: 1 passed, 2 skipped", true, "1 passed, 0 failed, 2 skipped");
+        check(
+            "     Summary [ 61.0s] 9/10 tests run: 5 passed (1 slow, 2 flaky), 2 failed, 1 timed out, 1 exec failed, 3 skipped",
+            false,
+            "5 passed, 4 failed, 3 skipped",
+        );
+    }
+
+    #[test]
+    fn cargo_test_is_understood() {
+        check(
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 5 filtered out; finished in 0.00s",
+            true,
+            "3 passed, 0 failed, 1 skipped",
+        );
+        check(
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            false,
+            "3 passed, 2 failed, 0 skipped",
+        );
+    }
+
+    #[test]
+    fn a_runner_that_failed_without_a_count_is_a_failure() {
+        check("error: could not compile `headroom-shared`", false, "0 passed, 1 failed, 0 skipped");
+        check("Summary of the weather: 3 passed", true, "0 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_skip_is_counted_once_and_not_as_passed() {
+        let mut outcome = Outcome { passed: 3, ..Outcome::default() };
+        outcome.add_declared_skips("gpu_forward: no Vulkan driver\n\naxe: no Node\n");
+        outcome.skip("axe", "Node is not installed");
+        assert_eq!(outcome.closing_line(), "1 passed, 0 failed, 2 skipped");
+        assert_eq!(outcome.skips().count(), 2);
+    }
+}

@@ -1,0 +1,192 @@
+//! `cargo xtask size`: what a first visit fetches, as brotli, against its bar; what comes only on demand, apart.
+
+use crate::{
+    compress::{self, Effort},
+    failure::{Doing, Failure, Result},
+    files,
+    shell::Shell,
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A first visit fetches no more than this, everything together (DESIGN: 250 KB).
+const FIRST_LOAD_BYTES_MAX: usize = 250_000;
+/// A module that is fetched on demand is no larger than this, with its JavaScript (DESIGN: 200 KB).
+const LAZY_MODULE_BYTES_MAX: usize = 200_000;
+
+/// One file of the page.
+struct PageFile {
+    /// Its path in `dist`, with forward slashes.
+    name: String,
+    /// Its size as it is sent.
+    sent_bytes: usize,
+    /// Its content where it is text, else nothing.
+    text: String,
+}
+
+/// Prints the sizes and fails where one is over its bar.
+pub fn run(shell: &Shell) -> Result<()> {
+    let files = read(&shell.root.join("dist"))?;
+    let first = first_load(&files);
+    let lazy: BTreeMap<&str, usize> = lazy_modules(&files, &first);
+    println!("first load, as brotli:");
+    for file in files.iter().filter(|file| first.contains(&file.name.as_str())) {
+        println!("  {:>9}  {}", file.sent_bytes, file.name);
+    }
+    let first_bytes: usize =
+        files.iter().filter(|file| first.contains(&file.name.as_str())).map(|file| file.sent_bytes).sum();
+    println!("  {first_bytes:>9}  together, of {FIRST_LOAD_BYTES_MAX} bytes at most");
+    println!("on demand, as brotli, each of {LAZY_MODULE_BYTES_MAX} bytes at most:");
+    for (module, bytes) in &lazy {
+        println!("  {bytes:>9}  {module}");
+    }
+    if lazy.is_empty() {
+        println!("  nothing");
+    }
+    judge(first_bytes, &lazy)
+}
+
+fn judge(first_bytes: usize, lazy: &BTreeMap<&str, usize>) -> Result<()> {
+    if first_bytes > FIRST_LOAD_BYTES_MAX {
+        return Err(Failure::new(format!("the first load takes {first_bytes} bytes, over {FIRST_LOAD_BYTES_MAX}"))
+            .hint("see what grew: `twiggy top` on the wasm, or move what is not needed at once to the lazy module"));
+    }
+    match lazy.iter().find(|(_, bytes)| **bytes > LAZY_MODULE_BYTES_MAX) {
+        Some((module, bytes)) => {
+            Err(Failure::new(format!("{module} takes {bytes} bytes, over {LAZY_MODULE_BYTES_MAX}")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn read(dist: &Path) -> Result<Vec<PageFile>> {
+    let is_copy = |file: &PathBuf| file.extension().is_some_and(|ending| ending == "br" || ending == "gz");
+    let files: Vec<_> = files::files_below(dist)?.into_iter().filter(|file| !is_copy(file)).collect();
+    if files.is_empty() {
+        return Err(Failure::new("there is no page in dist").hint("run `cargo xtask page`"));
+    }
+    files.iter().map(|file| page_file(dist, file)).collect()
+}
+
+fn page_file(dist: &Path, file: &Path) -> Result<PageFile> {
+    let plain = fs::read(file).doing(|| format!("read {}", file.display()))?;
+    let name = file.strip_prefix(dist).unwrap_or(file).display().to_string().replace('\\', "/");
+    let sent_bytes = match fs::metadata(compress::beside(file, "br")) {
+        Ok(packed) => usize::try_from(packed.len()).doing(|| format!("count the bytes of {name}"))?,
+        Err(_) if compress::is_compressible(file) => compress::brotli(&plain, Effort::Most)?.len(),
+        Err(_) => plain.len(),
+    };
+    Ok(PageFile { name, sent_bytes, text: String::from_utf8(plain).unwrap_or_default() })
+}
+
+/// index.html, the files it names, and what those import or refer to at once.
+fn first_load(files: &[PageFile]) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut open: Vec<&PageFile> = files.iter().filter(|file| file.name == "index.html").collect();
+    while let Some(file) = open.pop() {
+        if !found.contains(&file.name.as_str()) {
+            found.push(&file.name);
+            open.extend(files.iter().filter(|other| fetches_at_once(file, &other.name)));
+        }
+    }
+    found
+}
+
+/// A page fetches what it names anywhere; a script what it imports statically; a style sheet what it has in `url()`.
+fn fetches_at_once(file: &PageFile, name: &str) -> bool {
+    match file.name.rsplit('.').next() {
+        Some("html") => file.text.contains(name),
+        Some("js") => statements(&file.text).any(|statement| is_static_import(statement) && names(statement, name)),
+        Some("css") => file.text.split("url(").skip(1).any(|rest| rest.split(')').next().unwrap_or("").contains(name)),
+        _ => false,
+    }
+}
+
+fn statements(script: &str) -> impl Iterator<Item = &str> {
+    script.split([';', '\n']).map(str::trim)
+}
+
+/// `} from` ends an import that goes over several lines.
+fn is_static_import(statement: &str) -> bool {
+    let import =
+        statement.starts_with("import") && !statement.trim_start_matches("import").trim_start().starts_with('(');
+    import || statement.starts_with("export") || statement.starts_with("} from")
+}
+
+/// Whether a statement has the name as a quoted path.
+fn names(statement: &str, name: &str) -> bool {
+    statement.split(['"', '\'']).any(|quoted| quoted.trim_start_matches("./") == name)
+}
+
+/// The other files by module: `demo.js` and `demo_bg.wasm` are one.
+fn lazy_modules<'a>(files: &'a [PageFile], first: &[&str]) -> BTreeMap<&'a str, usize> {
+    let mut modules = BTreeMap::new();
+    for file in files.iter().filter(|file| !first.contains(&file.name.as_str())) {
+        let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
+        *modules.entry(stem.trim_end_matches("_bg")).or_insert(0) += file.sent_bytes;
+    }
+    modules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, sent_bytes: usize, text: &str) -> PageFile {
+        PageFile { name: name.into(), sent_bytes, text: text.into() }
+    }
+
+    fn page() -> Vec<PageFile> {
+        vec![
+            file("index.html", 1, r#"<script src="boot.js" data-js="./app-1.js" data-wasm="./app-1_bg.wasm">"#),
+            file("boot.js", 2, "await import(names.js)"),
+            file("app-1.js", 4, "import { f } from './snippets/app-1/inline0.js';\nx"),
+            file("app-1_bg.wasm", 8, ""),
+            file("snippets/app-1/inline0.js", 16, "import(new URL('gpu.js', document.baseURI))"),
+            file("gpu.js", 32, ""),
+            file("gpu_bg.wasm", 64, ""),
+        ]
+    }
+
+    #[test]
+    fn static_imports_count_as_first_load_and_dynamic_ones_do_not() {
+        let files = page();
+        let first = first_load(&files);
+        let bytes: usize = files.iter().filter(|file| first.contains(&file.name.as_str())).map(|f| f.sent_bytes).sum();
+        assert_eq!(bytes, 1 + 2 + 4 + 8 + 16, "{first:?}");
+        assert_eq!(lazy_modules(&files, &first), BTreeMap::from([("gpu", 32 + 64)]));
+    }
+
+    #[test]
+    fn imports_are_static_in_every_spelling_but_the_call() {
+        for (statement, is_static) in [
+            ("import { f } from './a.js'", true),
+            ("import{f}from'./a.js'", true),
+            ("export * from './a.js'", true),
+            ("} from './a.js'", true),
+            ("import('./a.js')", false),
+            ("import ('./a.js')", false),
+            ("load('./a.js')", false),
+        ] {
+            assert_eq!(is_static_import(statement) && names(statement, "a.js"), is_static, "{statement}");
+        }
+    }
+
+    #[test]
+    fn a_style_sheet_fetches_its_pictures() {
+        let style = file("style.css", 1, "body { background: url(\"./paper.svg\") }");
+        assert!(fetches_at_once(&style, "paper.svg"));
+        assert!(!fetches_at_once(&style, "style.svg"));
+    }
+
+    #[test]
+    fn a_page_over_its_bar_fails() {
+        let none = BTreeMap::new();
+        judge(FIRST_LOAD_BYTES_MAX, &none).expect("at the bar");
+        judge(FIRST_LOAD_BYTES_MAX + 1, &none).expect_err("over the bar");
+        judge(0, &BTreeMap::from([("gpu", LAZY_MODULE_BYTES_MAX + 1)])).expect_err("over the bar");
+    }
+}
