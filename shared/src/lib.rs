@@ -4,3 +4,4 @@
 //! and natively, and imports no other crate of the workspace.
 
 pub mod dtype;
+pub mod nanogpt;
