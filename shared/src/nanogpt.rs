@@ -1,4 +1,4 @@
-//! The one reader of nanoGPT's config dialect: config files and `--key=value` arguments in;
+//! The one reader of nanoGPT's config dialect: config files, `--key=value` arguments, pasted commands and logs in;
 //! settings with their origin, and a patched config, out.
 //!
 //! nanoGPT runs a config as Python. This reads the part of Python that configs use and says, with file, line and
@@ -10,6 +10,7 @@ mod eval;
 mod lexer;
 mod literal;
 mod parser;
+mod pasted;
 mod patch;
 mod problem;
 mod settings;
@@ -18,6 +19,7 @@ mod value;
 
 use serde::Serialize;
 
+pub use pasted::{Pasted, PastedKind, from_pasted_text};
 pub use patch::patch;
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
 pub use settings::{Origin, Setting, Settings, Span};
