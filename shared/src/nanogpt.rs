@@ -13,6 +13,8 @@ mod parser;
 mod pasted;
 mod patch;
 mod problem;
+#[cfg(test)]
+mod properties;
 mod settings;
 mod statement;
 mod value;
