@@ -6,7 +6,10 @@
 pub mod dtype;
 pub mod gpt;
 pub mod hardware;
+pub mod link;
 pub mod memory;
+pub mod nanogpt;
 pub mod plan;
+pub mod session;
 pub mod train_config;
 pub mod units;

@@ -1,0 +1,273 @@
+//! The calculator's whole input as a URL's fragment, and back: short, versioned, and open to keys of later versions.
+//!
+//! `1&batch_size=64&compile=True&gpu=RTX%204070`: the version, then each of nanoGPT's keys that is set, under its own
+//! name, then the options that are not at their defaults. Comments of a config do not travel; every value does. A key a
+//! reader does not know is kept and named, so that an old page opens a new link and says what it left out.
+
+use crate::{
+    memory::message::TorchVersion,
+    nanogpt::{Settings, Source, Value, defaults},
+    session::Options,
+    train_config::{Attention, CrossEntropy, Optimizer},
+    units::parse_size,
+};
+
+/// The version written; a link of a later version is read as far as it is understood.
+pub const VERSION: u32 = 1;
+
+/// The longest fragment that is read; browsers and forums cut far below it.
+pub const MAX_LINK_BYTES: usize = 64 * 1024;
+
+/// What a link says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Link {
+    /// A config with the keys of the link, one a line.
+    pub config: String,
+    /// The options.
+    pub options: Options,
+    /// Keys that were not understood, as they stand in the link.
+    pub unknown: Vec<String>,
+    /// The version the link was written with, where it is later than ours.
+    pub later_version: Option<u32>,
+}
+
+impl Link {
+    /// The config as a source.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        Source::File { name: "link".to_owned(), text: self.config.clone() }
+    }
+}
+
+/// Writes a fragment, without the `#`.
+#[must_use]
+pub fn encode(settings: &Settings, options: &Options) -> String {
+    let mut fragment = VERSION.to_string();
+    let mut push = |key: &str, value: &str| {
+        fragment.push('&');
+        percent_encode(key, &mut fragment);
+        fragment.push('=');
+        percent_encode(value, &mut fragment);
+    };
+    let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, settings.values.get(key.name)?)));
+    let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
+    for (name, setting) in known.chain(unknown) {
+        match &setting.value {
+            // Strings go without quotes where that reads back as the same string.
+            Value::Str(text) if !text.is_empty() && plain(text) => push(name, text),
+            value => push(name, &value.to_string()),
+        }
+    }
+    let default = Options::default();
+    push("gpu", &options.gpu);
+    if let Some(bytes) = options.vram_bytes {
+        push("vram", &bytes.to_string());
+    }
+    if options.other_processes_bytes != 0 {
+        push("others", &options.other_processes_bytes.to_string());
+    }
+    if let Some(bytes) = options.context_bytes {
+        push("context", &bytes.to_string());
+    }
+    if options.torch != default.torch {
+        push("torch", &options.torch);
+    }
+    if options.world_size != default.world_size {
+        push("processes", &options.world_size.to_string());
+    }
+    for (name, is_set) in [
+        ("math", options.attention == Attention::Math),
+        ("expandable", options.expandable_segments),
+        ("checkpointing", options.activation_checkpointing),
+        ("del_eval_logits", options.del_eval_logits),
+        ("del_train_logits", options.del_train_logits),
+        ("adamw_foreach", options.optimizer == Optimizer::AdamwForeach),
+        ("adamw_8bit", options.optimizer == Optimizer::Adamw8bit),
+        ("chunked_loss", options.cross_entropy == CrossEntropy::Chunked),
+        ("fused_loss", options.cross_entropy == CrossEntropy::Fused),
+    ] {
+        if is_set {
+            push(name, "1");
+        }
+    }
+    fragment
+}
+
+/// Whether a string reads back as itself without quotes: no number, name of Python's or anything else that evaluates.
+fn plain(text: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let names_a_value = matches!(text, "True" | "False" | "None");
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(word) && !names_a_value
+}
+
+/// Reads a fragment, with or without its `#`. Nothing fails: what is not understood is named in the result.
+#[must_use]
+pub fn decode(fragment: &str) -> Link {
+    let mut link = Link::default();
+    let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
+    if fragment.is_empty() || fragment.len() > MAX_LINK_BYTES {
+        return link;
+    }
+    let mut parts = fragment.split('&');
+    match parts.next().and_then(|version| version.parse::<u32>().ok()) {
+        Some(version) if version > VERSION => link.later_version = Some(version),
+        Some(_) => {}
+        // Not a link of ours: an anchor of the page, say.
+        None => return link,
+    }
+    for part in parts {
+        let (key, value) = part.split_once('=').unwrap_or((part, "1"));
+        let (key, value) = (percent_decode(key), percent_decode(value));
+        if !read_option(&mut link.options, &key, &value) && !read_key(&mut link.config, &key, &value) {
+            link.unknown.push(part.chars().take(80).collect());
+        }
+    }
+    link
+}
+
+/// Takes a key of nanoGPT or of a fork: a line of a config.
+fn read_key(config: &mut String, key: &str, value: &str) -> bool {
+    let is_name = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !is_name || value.contains(['\n', '\r']) {
+        return false;
+    }
+    let value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
+    config.push_str(&format!("{key} = {value}\n"));
+    true
+}
+
+fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
+    let on = value != "0";
+    let size = |bytes: &mut u64| parse_size(value).map(|read| *bytes = read).is_ok();
+    match key {
+        "gpu" => value.clone_into(&mut options.gpu),
+        "vram" => options.vram_bytes = parse_size(value).ok(),
+        "others" => return size(&mut options.other_processes_bytes),
+        "context" => options.context_bytes = parse_size(value).ok(),
+        "torch" => match value.parse::<TorchVersion>() {
+            Ok(torch) => options.torch = torch.to_string(),
+            Err(_) => return false,
+        },
+        "processes" => match value.parse() {
+            Ok(n) => options.world_size = n,
+            Err(_) => return false,
+        },
+        "math" => options.attention = if on { Attention::Math } else { Attention::Flash },
+        "expandable" => options.expandable_segments = on,
+        "checkpointing" => options.activation_checkpointing = on,
+        "del_eval_logits" => options.del_eval_logits = on,
+        "del_train_logits" => options.del_train_logits = on,
+        "adamw_foreach" if on => options.optimizer = Optimizer::AdamwForeach,
+        "adamw_8bit" if on => options.optimizer = Optimizer::Adamw8bit,
+        "chunked_loss" if on => options.cross_entropy = CrossEntropy::Chunked,
+        "fused_loss" if on => options.cross_entropy = CrossEntropy::Fused,
+        "adamw_foreach" | "adamw_8bit" | "chunked_loss" | "fused_loss" => {}
+        _ => return false,
+    }
+    true
+}
+
+fn percent_encode(text: &str, into: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            into.push('%');
+            for nibble in [byte >> 4, byte & 15] {
+                into.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase());
+            }
+        }
+    }
+}
+
+fn percent_decode(text: &str) -> String {
+    let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let pair = (bytes[at] == b'%').then(|| Some((hex(*bytes.get(at + 1)?)?, hex(*bytes.get(at + 2)?)?)));
+        match pair.flatten() {
+            Some((high, low)) => {
+                decoded.push(high << 4 | low);
+                at += 3;
+            }
+            None => {
+                decoded.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nanogpt::read;
+    use proptest::prelude::*;
+
+    fn settings(text: &str) -> Settings {
+        read(&[Source::File { name: "config.py".into(), text: text.into() }])
+    }
+
+    fn values(settings: &Settings) -> Vec<(String, Value)> {
+        let all = settings.values.iter().chain(&settings.unknown);
+        all.map(|(name, setting)| (name.clone(), setting.value.clone())).collect()
+    }
+
+    #[test]
+    fn a_link_is_short_and_readable() {
+        let settings = settings("batch_size = 64\ncompile = True\ndtype = 'float16'\n");
+        assert_eq!(
+            encode(&settings, &Options::default()),
+            "1&batch_size=64&dtype=float16&compile=True&gpu=RTX%204070"
+        );
+    }
+
+    #[test]
+    fn a_link_opens_to_the_same_settings() {
+        let text = "batch_size = 8\nout_dir = 'out dir/ü'\ndtype = 'float16'\nmine = None\nalso = '12'\nx = 'True'\n";
+        let options = Options {
+            other_processes_bytes: 123,
+            vram_bytes: Some(5),
+            attention: Attention::Math,
+            torch: "2.5".into(),
+            cross_entropy: CrossEntropy::Fused,
+            ..Options::default()
+        };
+        let settings = settings(text);
+        let link = decode(&encode(&settings, &options));
+        assert_eq!(link.options, options);
+        assert_eq!(values(&read(&[link.source()])), values(&settings));
+        assert_eq!(link.unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_later_link_is_read_as_far_as_it_is_understood() {
+        let link = decode("#7&batch_size=4&gpu=L4&new-thing=3");
+        assert_eq!((link.later_version, link.options.gpu.as_str()), (Some(7), "L4"));
+        assert_eq!(link.unknown, ["new-thing=3"]);
+        assert_eq!(link.config, "batch_size = 4\n");
+    }
+
+    #[test]
+    fn an_anchor_is_no_link() {
+        assert_eq!(decode("#fixes"), Link::default());
+    }
+
+    proptest! {
+        #[test]
+        fn no_fragment_panics(fragment in ".{0,200}") {
+            let _ = decode(&fragment);
+        }
+
+        #[test]
+        fn any_option_text_survives(gpu in "\\PC{0,30}") {
+            let options = Options { gpu, ..Options::default() };
+            let link = decode(&encode(&Settings::default(), &options));
+            prop_assert_eq!(link.options, options);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The one reader of nanoGPT's config dialect: config files, `--key=value` arguments, pasted commands and logs in;
+//! settings with their origin, and a patched config, out.
+//!
+//! nanoGPT runs a config as Python. This reads the part of Python that configs use and says, with file, line and
+//! column, what it did not evaluate; nothing is skipped silently and no input fails. It opens no file.
+
+mod command_line;
+pub mod defaults;
+mod eval;
+mod lexer;
+mod literal;
+mod parser;
+mod pasted;
+mod patch;
+mod problem;
+#[cfg(test)]
+mod properties;
+mod settings;
+mod statement;
+mod value;
+
+use serde::Serialize;
+
+pub use pasted::{Pasted, PastedKind, from_pasted_text};
+pub use patch::patch;
+pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
+pub use settings::{Origin, Setting, Settings, Span};
+pub use value::Value;
+
+/// Longest text of one source. Configs have a few kilobytes, logs a few hundred.
+pub const MAX_SOURCE_BYTES: usize = 5_000_000;
+/// Most sources in one reading.
+pub const MAX_SOURCES: usize = 256;
+
+/// One thing on nanoGPT's command line, or in the log that it left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Source {
+    /// A config file with its text.
+    File {
+        /// As given on the command line.
+        name: String,
+        /// All of it.
+        text: String,
+    },
+    /// A config file that is named and whose text is not at hand.
+    Named {
+        /// As given on the command line.
+        name: String,
+    },
+    /// An argument, as in `--batch_size=32`.
+    Override {
+        /// With its dashes.
+        text: String,
+    },
+}
+
+/// Reads the sources in the order of nanoGPT's command line: later ones win.
+#[must_use]
+pub fn read(sources: &[Source]) -> Settings {
+    let mut settings = Settings::default();
+    for (i, source) in sources.iter().take(MAX_SOURCES).enumerate() {
+        let (name, text) = match source {
+            Source::File { name, text } => (name, text.as_str()),
+            Source::Named { name } => (name, ""),
+            Source::Override { text } => (text, text.as_str()),
+        };
+        settings.source_names.push(shortened(name));
+        let whole = |message: &str, hint: Option<&str>| Problem {
+            severity: Severity::Error,
+            source: shortened(name),
+            line: 0,
+            column: 0,
+            message: message.into(),
+            hint: hint.map(Into::into),
+        };
+        if text.len() > MAX_SOURCE_BYTES {
+            settings.problems.push(whole("this is longer than 5 MB and is not read", None));
+            continue;
+        }
+        match source {
+            Source::File { text, .. } => statement::read_file(text, i, &mut settings),
+            Source::Override { text } => command_line::read_override(text, i, &mut settings),
+            Source::Named { .. } => {
+                let hint = "paste the file's text as well";
+                settings.problems.push(whole("the text of this config is not at hand", Some(hint)));
+            }
+        }
+    }
+    if sources.len() > MAX_SOURCES {
+        let message = format!("only the first {MAX_SOURCES} of {} files and arguments are read", sources.len());
+        let source = shortened("command line");
+        settings.problems.push(Problem { severity: Severity::Error, source, line: 0, column: 0, message, hint: None });
+    }
+    settings
+}
+
+/// The text, or its start, for a message that must stay short.
+fn shortened(text: &str) -> String {
+    const MAX_CHARS: usize = 80;
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
+}

@@ -1,0 +1,229 @@
+//! One `--key=value` argument, as nanoGPT's `configurator.py` takes it: Python literals, else strings, and the type of
+//! what is there already.
+
+use super::defaults;
+use super::parser::Reader;
+use super::problem::{Problem, Severity};
+use super::settings::{Origin, Setting, Settings, Span};
+use super::shortened;
+use super::value::Value;
+
+/// Takes an argument into `settings`. Where nanoGPT would stop, that is said and the value that is meant is used.
+pub(super) fn read_override(text: &str, source: usize, settings: &mut Settings) {
+    let mut say = Speaker { text, said: Vec::new() };
+    if let Some((key, val)) = split(text, &mut say) {
+        let value = choose(key, val, source, settings, &mut say);
+        let start = text.len() - val.len();
+        let column = u32::try_from(text[..start].chars().count()).unwrap_or(u32::MAX).saturating_add(1);
+        let origin = Origin { source, line: 1, column, span: Span { start, end: text.len() } };
+        settings.set(key, Setting { value, origin });
+    }
+    for problem in say.said {
+        settings.problems.push(problem);
+    }
+}
+
+/// Gathers what is to be said about one argument.
+struct Speaker<'a> {
+    text: &'a str,
+    said: Vec<Problem>,
+}
+
+impl Speaker<'_> {
+    fn error(&mut self, message: String, hint: Option<String>) {
+        let (severity, source) = (Severity::Error, shortened(self.text));
+        self.said.push(Problem { severity, source, line: 0, column: 0, message, hint });
+    }
+}
+
+fn split<'a>(text: &'a str, say: &mut Speaker<'_>) -> Option<(&'a str, &'a str)> {
+    let Some((flag, val)) = text.split_once('=') else {
+        let hint = text.strip_prefix("--").map(|key| match defaults::find(key).map(|k| k.default.type_name()) {
+            Some("bool") => format!("--{key}=True"),
+            _ => "write --key=value with no space".into(),
+        });
+        say.error("nanoGPT stops: this argument has no `=`".into(), hint);
+        return None;
+    };
+    let Some(key) = flag.strip_prefix("--") else {
+        say.error("nanoGPT stops: an argument with `=` has to start with `--`".into(), Some(format!("--{}", say.text)));
+        return defaults::find(flag).map(|_| (flag, val));
+    };
+    if val.contains('=') {
+        say.error("nanoGPT stops: there is more than one `=`".into(), None);
+    }
+    Some((key, val))
+}
+
+fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mut Speaker<'_>) -> Value {
+    let literal = evaluate(val, source, settings, true);
+    // nanoGPT compares with whatever the name holds by now, which a config file may have given another type.
+    let current = settings.value(key).map(|v| v.type_name());
+    let Some(expected) = current.or_else(|| defaults::find(key).map(|k| k.default.type_name())) else {
+        let near = defaults::nearest(key).map(|near| format!("did you mean --{near}={val}?"));
+        say.error(format!("nanoGPT stops: ValueError: Unknown config key: {}", shortened(key)), near);
+        return literal.unwrap_or_else(|| Value::Str(val.into()));
+    };
+    let value = match literal {
+        Some(value) => value,
+        None if expected == "str" => return Value::Str(val.into()),
+        None => return meant(key, val, source, settings, expected, say),
+    };
+    if value.type_name() == expected {
+        return value;
+    }
+    let hint = match (&value, expected) {
+        (Value::Int(i), "float") => Some(format!("--{key}={}", Value::Float(*i as f64))),
+        (Value::Int(i), "bool") => Some(format!("--{key}={}", Value::Bool(*i != 0))),
+        (Value::Float(f), "int") if f.abs() < 1e15 && *f == f.trunc() => Some(format!("--{key}={f:.0}")),
+        (_, "str") => Some(format!("--{key}=\"'{val}'\"")),
+        _ => None,
+    };
+    say.error(mismatch(key, value.type_name(), expected), hint);
+    value
+}
+
+fn mismatch(key: &str, found: &str, expected: &str) -> String {
+    format!("nanoGPT stops: {key} is of type {expected}, and this is of type {found}")
+}
+
+/// The value of an argument that `literal_eval` leaves a string where no string belongs.
+fn meant(key: &str, val: &str, source: usize, settings: &mut Settings, expected: &str, say: &mut Speaker<'_>) -> Value {
+    let value = match val.to_ascii_lowercase().as_str() {
+        "true" => Some(Value::Bool(true)),
+        "false" => Some(Value::Bool(false)),
+        _ => evaluate(val, source, settings, false),
+    };
+    let value = value.filter(|v| v.type_name() == expected || (expected == "float" && v.type_name() == "int"));
+    say.error(mismatch(key, "str", expected), value.as_ref().map(|v| format!("--{key}={v}")));
+    value.unwrap_or_else(|| Value::Str(val.into()))
+}
+
+/// The value of `val` as Python: as a literal only, or computed.
+fn evaluate(val: &str, source: usize, settings: &mut Settings, literal_only: bool) -> Option<Value> {
+    let mut reader = Reader::new(val, source, settings);
+    reader.literal_only = literal_only;
+    let value = reader.expression().ok()?.ok()?;
+    if !reader.token.is_op(",") {
+        return reader.token.ends_line().then_some(value);
+    }
+    // A bare tuple: one collection, if it is one to its end.
+    while !reader.token.ends_line() {
+        reader.bump();
+    }
+    Some(Value::Opaque(shortened(val)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Source, read};
+    use super::*;
+
+    /// The value of the argument's key and all that is said, one a line.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        check_after("", text, expected);
+    }
+
+    #[track_caller]
+    fn check_after(file: &str, text: &str, expected: &str) {
+        let key = text.trim_start_matches('-').split('=').next().unwrap_or_default();
+        let settings =
+            read(&[Source::File { name: "c.py".into(), text: file.into() }, Source::Override { text: text.into() }]);
+        let value = settings.value(key).map_or("nothing".into(), |v| v.to_string());
+        let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
+        assert_eq!([vec![value], said].concat().join("\n").replace("\n\n", "\n"), expected, "{text}");
+    }
+
+    #[test]
+    fn literals_of_the_right_type_are_taken() {
+        check("--batch_size=32", "32");
+        check("--batch_size= 1_000", "1000");
+        check("--batch_size=(-3)", "-3");
+        check("--learning_rate=6e-4", "0.0006");
+        check("--compile=False", "False");
+        check("--vocab_size=65", "65");
+    }
+
+    #[test]
+    fn what_is_no_literal_is_a_string() {
+        check("--out_dir=out-char", "'out-char'");
+        check("--out_dir='quoted'", "'quoted'");
+        check("--out_dir=1+1", "'1+1'");
+        check("--out_dir=--5", "'--5'");
+        check("--out_dir=", "''");
+        check("--out_dir=batch_size", "'batch_size'");
+        check("--out_dir=data/é (1)", "'data/é (1)'");
+    }
+
+    #[test]
+    fn a_wrong_type_is_said_and_the_value_is_used() {
+        check(
+            "--dropout=0",
+            "0\n--dropout=0: nanoGPT stops: dropout is of type float, and this is of type int\nhint: --dropout=0.0",
+        );
+        check(
+            "--batch_size=1e3",
+            "1000.0\n--batch_size=1e3: nanoGPT stops: batch_size is of type int, and this is of type float\nhint: \
+             --batch_size=1000",
+        );
+        check(
+            "--gradient_accumulation_steps=5*8",
+            "40\n--gradient_accumulation_steps=5*8: nanoGPT stops: gradient_accumulation_steps is of type int, and this is \
+             of type str\nhint: --gradient_accumulation_steps=40",
+        );
+        check(
+            "--compile=false",
+            "False\n--compile=false: nanoGPT stops: compile is of type bool, and this is of type str\nhint: --compile=False",
+        );
+        check(
+            "--compile=0",
+            "0\n--compile=0: nanoGPT stops: compile is of type bool, and this is of type int\nhint: --compile=False",
+        );
+        check(
+            "--batch_size=big",
+            "'big'\n--batch_size=big: nanoGPT stops: batch_size is of type int, and this is of type str",
+        );
+    }
+
+    #[test]
+    fn the_type_is_that_of_the_value_so_far() {
+        check_after("dropout = 0", "--dropout=1", "1");
+        check_after(
+            "dropout = 0",
+            "--dropout=0.1",
+            "0.1\n--dropout=0.1: nanoGPT stops: dropout is of type int, and this is of type float",
+        );
+        check_after("_mine = 'a'", "--_mine=b", "'b'");
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_and_kept() {
+        check(
+            "--batch-size=4",
+            "4\n--batch-size=4: nanoGPT stops: ValueError: Unknown config key: batch-size\nhint: did you mean --batch_size=4?",
+        );
+        check("--gpus=4", "4\n--gpus=4: nanoGPT stops: ValueError: Unknown config key: gpus");
+    }
+
+    #[test]
+    fn malformed_arguments() {
+        check("--compile", "True\n--compile: nanoGPT stops: this argument has no `=`\nhint: --compile=True");
+        check(
+            "batch_size=4",
+            "4\nbatch_size=4: nanoGPT stops: an argument with `=` has to start with `--`\nhint: --batch_size=4",
+        );
+        check("--out_dir=a=b", "'a=b'\n--out_dir=a=b: nanoGPT stops: there is more than one `=`");
+        check("", "nothing\n: nanoGPT stops: this argument has no `=`");
+    }
+
+    #[test]
+    fn the_last_one_wins() {
+        let settings = read(&[
+            Source::Override { text: "--batch_size=4".into() },
+            Source::File { name: "c.py".into(), text: "batch_size = 8".into() },
+        ]);
+        assert_eq!(settings.value("batch_size"), Some(Value::Int(8)));
+        assert_eq!(settings.values["batch_size"].origin.source, 1);
+    }
+}

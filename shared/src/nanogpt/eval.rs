@@ -1,0 +1,302 @@
+//! Python's operators and the few functions that configs use, on known values. Never panics; whatever cannot be
+//! computed comes back with its reason.
+
+use std::cmp::Ordering;
+
+use super::literal::MAX_VALUE_BYTES;
+use super::problem::Severity;
+use super::value::Value;
+
+/// Why a value is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    pub severity: Severity,
+    pub what: &'static str,
+}
+
+/// Python would stop here.
+pub(super) const fn stops(what: &'static str) -> Reason {
+    Reason { severity: Severity::Error, what }
+}
+
+/// Python goes on, this reader does not follow.
+pub(super) const fn skipped(what: &'static str) -> Reason {
+    Reason { severity: Severity::Warning, what }
+}
+
+pub(super) type Computed = Result<Value, Reason>;
+
+pub(super) const TOO_LARGE: &str = "a whole number beyond 64 bits is not evaluated";
+const ZERO_DIVISION: Reason = stops("Python stops here: division by zero");
+const TYPES: Reason = stops("Python stops here: the types do not go together");
+const COLLECTION: Reason = skipped("lists, tuples and dicts are not computed with");
+const NOT_FOLLOWED: Reason = skipped("this call is not evaluated");
+
+/// Functions that are evaluated.
+pub(super) const BUILTINS: [&str; 8] = ["str", "int", "float", "bool", "abs", "max", "min", "round"];
+
+#[derive(Clone, Copy)]
+enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(b) => Some(Self::Int(i64::from(*b))),
+            Value::Int(i) => Some(Self::Int(*i)),
+            Value::Float(f) => Some(Self::Float(*f)),
+            _ => None,
+        }
+    }
+
+    fn float(self) -> f64 {
+        match self {
+            Self::Int(i) => i as f64,
+            Self::Float(f) => f,
+        }
+    }
+}
+
+/// `+x`, `-x` or `~x`.
+pub(super) fn unary(op: &str, value: &Value) -> Computed {
+    match (op, Number::of(value).ok_or(wrong_type(value, value))?) {
+        ("+", Number::Int(i)) => Ok(Value::Int(i)),
+        ("+", Number::Float(f)) => Ok(Value::Float(f)),
+        ("-", Number::Int(i)) => i.checked_neg().map(Value::Int).ok_or(skipped(TOO_LARGE)),
+        ("-", Number::Float(f)) => Ok(Value::Float(-f)),
+        ("~", Number::Int(i)) => Ok(Value::Int(!i)),
+        _ => Err(TYPES),
+    }
+}
+
+/// `left op right` for the arithmetic and bit operators.
+pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Computed {
+    match (op, left, right) {
+        ("+", Value::Str(a), Value::Str(b)) => bounded(a.len() + b.len(), || format!("{a}{b}")),
+        ("*", Value::Str(s), Value::Int(n)) | ("*", Value::Int(n), Value::Str(s)) => {
+            let n = usize::try_from(*n).unwrap_or(0);
+            bounded(s.len().saturating_mul(n), || s.repeat(n))
+        }
+        ("%", Value::Str(_), _) => Err(skipped("string formatting is not evaluated")),
+        ("&", Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(*a & *b)),
+        ("|", Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(*a | *b)),
+        ("^", Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(*a ^ *b)),
+        _ => match (Number::of(left), Number::of(right)) {
+            (Some(Number::Int(a)), Some(Number::Int(b))) => int_op(op, a, b),
+            (Some(a), Some(b)) => float_op(op, a.float(), b.float()),
+            _ => Err(wrong_type(left, right)),
+        },
+    }
+}
+
+fn wrong_type(left: &Value, right: &Value) -> Reason {
+    let opaque = matches!(left, Value::Opaque(_)) || matches!(right, Value::Opaque(_));
+    if opaque { COLLECTION } else { TYPES }
+}
+
+fn bounded(length: usize, make: impl FnOnce() -> String) -> Computed {
+    if length > MAX_VALUE_BYTES {
+        return Err(skipped("a string of more than 1,024 bytes is not kept"));
+    }
+    Ok(Value::Str(make()))
+}
+
+fn int_op(op: &str, a: i64, b: i64) -> Computed {
+    let zero_divisor = b == 0 && matches!(op, "/" | "//" | "%");
+    if zero_divisor {
+        return Err(ZERO_DIVISION);
+    }
+    // Rust rounds towards zero, Python towards minus infinity.
+    let remainder = if b == 0 { 0 } else { a.wrapping_rem(b) };
+    let below = i64::from(remainder != 0 && (remainder < 0) != (b < 0));
+    let result = match op {
+        "+" => a.checked_add(b),
+        "-" => a.checked_sub(b),
+        "*" => a.checked_mul(b),
+        "/" => return Ok(Value::Float(a as f64 / b as f64)),
+        "//" => a.checked_div(b).map(|quotient| quotient - below),
+        "%" => Some(remainder + below * b),
+        "**" => return int_power(a, b),
+        "&" => Some(a & b),
+        "|" => Some(a | b),
+        "^" => Some(a ^ b),
+        "<<" | ">>" if b < 0 => return Err(stops("Python stops here: negative shift count")),
+        "<<" => match u32::try_from(b) {
+            _ if a == 0 => Some(0),
+            Ok(count) if count < 63 => a.checked_mul(1 << count),
+            _ => None,
+        },
+        ">>" => Some(a >> b.min(63)),
+        _ => return Err(TYPES),
+    };
+    result.map(Value::Int).ok_or(skipped(TOO_LARGE))
+}
+
+/// Repeated squaring with overflow checks: at most 64 steps, however large the exponent.
+fn int_power(base: i64, exponent: i64) -> Computed {
+    if exponent < 0 {
+        return float_op("**", base as f64, exponent as f64);
+    }
+    let result = match (base, u32::try_from(exponent)) {
+        (0 | 1, _) => Some(if exponent == 0 { 1 } else { base }),
+        (-1, _) => Some(if exponent % 2 == 0 { 1 } else { -1 }),
+        (_, Ok(small)) => base.checked_pow(small),
+        (_, Err(_)) => None,
+    };
+    result.map(Value::Int).ok_or(skipped(TOO_LARGE))
+}
+
+fn float_op(op: &str, a: f64, b: f64) -> Computed {
+    if b == 0.0 && matches!(op, "/" | "//" | "%") || op == "**" && a == 0.0 && b < 0.0 {
+        return Err(ZERO_DIVISION);
+    }
+    let result = match op {
+        "+" => a + b,
+        "-" => a - b,
+        "*" => a * b,
+        "/" => a / b,
+        "//" => floor_div_rem(a, b).0,
+        "%" => floor_div_rem(a, b).1,
+        "**" if a < 0.0 && a.is_finite() && b.is_finite() && b != b.trunc() => {
+            return Err(skipped("complex numbers are not evaluated"));
+        }
+        "**" => {
+            let power = a.powf(b);
+            if power.is_infinite() && a.is_finite() && b.is_finite() {
+                return Err(stops("Python stops here: the result is too large for a float"));
+            }
+            power
+        }
+        _ => return Err(TYPES),
+    };
+    Ok(Value::Float(result))
+}
+
+/// Python's `divmod` of floats, as CPython's floatobject.c computes it.
+fn floor_div_rem(a: f64, b: f64) -> (f64, f64) {
+    let mut remainder = a % b;
+    let mut quotient = (a - remainder) / b;
+    if remainder == 0.0 {
+        remainder = 0.0_f64.copysign(b);
+    } else if (b < 0.0) != (remainder < 0.0) {
+        remainder += b;
+        quotient -= 1.0;
+    }
+    let floored = if quotient == 0.0 {
+        0.0_f64.copysign(a / b)
+    } else if quotient - quotient.floor() > 0.5 {
+        quotient.floor() + 1.0
+    } else {
+        quotient.floor()
+    };
+    (floored, remainder)
+}
+
+/// `left op right` for the comparisons, with `is`, `is not`, `in` and `not in`.
+pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<bool, Reason> {
+    let order = match (left, right) {
+        (Value::Opaque(_), _) | (_, Value::Opaque(_)) => return Err(COLLECTION),
+        (Value::Str(a), Value::Str(b)) => match op {
+            "in" => return Ok(b.contains(a.as_str())),
+            "not in" => return Ok(!b.contains(a.as_str())),
+            _ => Some(a.cmp(b)),
+        },
+        _ => match (Number::of(left), Number::of(right)) {
+            (Some(Number::Int(a)), Some(Number::Int(b))) => Some(a.cmp(&b)),
+            (Some(a), Some(b)) => a.float().partial_cmp(&b.float()),
+            _ if matches!(op, "<" | ">" | "<=" | ">=") => return Err(TYPES),
+            _ if left == right => Some(Ordering::Equal),
+            _ => None,
+        },
+    };
+    let singleton = |v: &Value| matches!(v, Value::None | Value::Bool(_));
+    match op {
+        "==" => Ok(order == Some(Ordering::Equal)),
+        "!=" => Ok(order != Some(Ordering::Equal)),
+        "<" => Ok(order == Some(Ordering::Less)),
+        ">" => Ok(order == Some(Ordering::Greater)),
+        "<=" => Ok(matches!(order, Some(Ordering::Less | Ordering::Equal))),
+        ">=" => Ok(matches!(order, Some(Ordering::Greater | Ordering::Equal))),
+        "is" if singleton(left) || singleton(right) => Ok(left == right),
+        "is not" if singleton(left) || singleton(right) => Ok(left != right),
+        "is" | "is not" => Err(skipped("`is` is evaluated only with None, True and False")),
+        _ => Err(TYPES),
+    }
+}
+
+/// A call of one of [`BUILTINS`].
+pub(super) fn call(name: &str, args: &[Value]) -> Computed {
+    match (name, args) {
+        ("str", [value]) => value.to_python_str().map(Value::Str).ok_or(NOT_FOLLOWED),
+        ("bool", [value]) => value.truthy().map(Value::Bool).ok_or(NOT_FOLLOWED),
+        ("int", [value]) => to_int(value),
+        ("float", [value]) => to_float(value),
+        ("abs", [Value::Int(i)]) => i.checked_abs().map(Value::Int).ok_or(skipped(TOO_LARGE)),
+        ("abs", [Value::Float(f)]) => Ok(Value::Float(f.abs())),
+        ("round", [Value::Int(i)]) => Ok(Value::Int(*i)),
+        ("round", [Value::Float(f)]) => float_to_int(f.round_ties_even()),
+        ("max", [_, _, ..]) => extreme(">", args),
+        ("min", [_, _, ..]) => extreme("<", args),
+        _ => Err(NOT_FOLLOWED),
+    }
+}
+
+fn extreme(op: &str, args: &[Value]) -> Computed {
+    let mut best = &args[0];
+    for value in &args[1..] {
+        if compare(op, value, best)? {
+            best = value;
+        }
+    }
+    Ok(best.clone())
+}
+
+fn to_int(value: &Value) -> Computed {
+    match value {
+        Value::Float(f) => float_to_int(f.trunc()),
+        Value::Str(s) => {
+            // As in a literal, but with a sign, surrounding white space and leading zeros.
+            let text = s.trim();
+            let (negative, digits) = match text.strip_prefix('-') {
+                Some(rest) => (true, rest),
+                None => (false, text.strip_prefix('+').unwrap_or(text)),
+            };
+            let significant = digits.trim_start_matches('0');
+            let parsed = match significant {
+                "" if !digits.is_empty() => Ok(Value::Int(0)),
+                _ => super::literal::number(significant),
+            };
+            match parsed {
+                Ok(Value::Int(i)) => Ok(Value::Int(if negative { -i } else { i })),
+                Err(reason) if reason.severity < Severity::Error => Err(reason),
+                _ => Err(stops("Python stops here: int() does not take this text")),
+            }
+        }
+        other => match Number::of(other) {
+            Some(Number::Int(i)) => Ok(Value::Int(i)),
+            _ => Err(wrong_type(other, other)),
+        },
+    }
+}
+
+fn float_to_int(whole: f64) -> Computed {
+    if !whole.is_finite() {
+        return Err(stops("Python stops here: there is no whole number for inf or nan"));
+    }
+    // 2^63 is exact as a float; beyond it `as` would saturate.
+    if whole.abs() >= 9_223_372_036_854_775_808.0 {
+        return Err(skipped(TOO_LARGE));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "whole and within i64, checked above")]
+    Ok(Value::Int(whole as i64))
+}
+
+fn to_float(value: &Value) -> Computed {
+    if let Value::Str(s) = value {
+        let text = s.trim();
+        return text.parse().map(Value::Float).map_err(|_| stops("Python stops here: float() does not take this text"));
+    }
+    Number::of(value).map(|n| Value::Float(n.float())).ok_or(wrong_type(value, value))
+}

@@ -1,0 +1,456 @@
+//! Python expressions: read by recursive descent and computed on the way, so there is no tree to hold.
+//!
+//! Two kinds of failure: a [`Fault`] is text that cannot be read and ends its line; a [`Why`] is a value that is read
+//! but not known, and the rest of the expression goes on.
+
+use std::collections::BTreeMap;
+
+use super::eval::{self, BUILTINS, Computed, Reason, skipped, stops};
+use super::lexer::{Kind, Lexer, Spot, Token};
+use super::literal::{self, MAX_VALUE_BYTES};
+use super::patch::Site;
+use super::problem::Severity;
+use super::settings::{Lookup, Settings};
+use super::value::Value;
+
+/// Deepest nesting of an expression. Configs reach about 5; the bound keeps the stack small, also in a browser.
+const MAX_DEPTH: u32 = 32;
+/// Most arguments that are looked at in one call.
+const MAX_ARGUMENTS: usize = 64;
+
+/// Text that cannot be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault<'a> {
+    pub spot: Spot,
+    pub what: &'static str,
+    /// The text at `spot`, where showing it helps.
+    pub text: &'a str,
+}
+
+/// Why a value is not known, and which part of the expression is to blame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Why<'a> {
+    pub spot: Spot,
+    pub reason: Reason,
+    /// The name that the reason speaks of, or empty.
+    pub name: &'a str,
+}
+
+pub(super) type Eval<'a> = Result<Value, Why<'a>>;
+pub(super) type Parsed<'a> = Result<Eval<'a>, Fault<'a>>;
+
+/// Reads one source, with one token in hand.
+pub(super) struct Reader<'a, 's> {
+    pub lexer: Lexer<'a>,
+    pub token: Token<'a>,
+    /// Offset of the first byte after the token before `token`.
+    pub last_end: usize,
+    /// Names known so far, and where results go.
+    pub settings: &'s mut Settings,
+    /// Position of this source among the sources.
+    pub source: usize,
+    /// Where each key got its final value; kept up only where `tracks` is set.
+    pub sites: BTreeMap<String, Site>,
+    pub tracks: bool,
+    /// As `ast.literal_eval`: no names, no operators but one sign.
+    pub literal_only: bool,
+    depth: u32,
+}
+
+const AND: u8 = 2;
+const NOT: u8 = 3;
+const COMPARISON: u8 = 4;
+const UNARY: u8 = 11;
+
+const NOT_LITERAL: Reason = skipped("literal_eval computes nothing");
+
+impl<'a, 's> Reader<'a, 's> {
+    pub fn new(text: &'a str, source: usize, settings: &'s mut Settings) -> Self {
+        let mut lexer = Lexer::new(text);
+        let token = lexer.next();
+        let sites = BTreeMap::new();
+        Self { lexer, token, last_end: 0, settings, source, sites, tracks: false, literal_only: false, depth: 0 }
+    }
+
+    /// Gives the token in hand and takes the next.
+    pub fn bump(&mut self) -> Token<'a> {
+        let token = self.token;
+        self.last_end = token.end();
+        self.token = self.lexer.next();
+        token
+    }
+
+    /// One expression, without a bare tuple.
+    pub fn expression(&mut self) -> Parsed<'a> {
+        self.deeper(|this| {
+            let value = this.binary(1)?;
+            if !this.token.is_name("if") {
+                return Ok(value);
+            }
+            this.bump();
+            let condition = this.binary(1)?;
+            if !this.token.is_name("else") {
+                return Err(this.unexpected());
+            }
+            this.bump();
+            let otherwise = this.expression()?;
+            let spot = this.token.spot;
+            Ok(condition.and_then(|c| match truth(&c, spot) {
+                Ok(true) => value,
+                Ok(false) => otherwise,
+                Err(why) => Err(why),
+            }))
+        })
+    }
+
+    /// The fault of a token that does not belong here.
+    pub fn unexpected(&self) -> Fault<'a> {
+        let Token { kind, text, spot } = self.token;
+        match kind {
+            Kind::Bad(what) => Fault { spot, what, text: "" },
+            Kind::Newline | Kind::End => Fault { spot, what: "something is missing at the end of this line", text: "" },
+            _ => Fault { spot, what: "is not expected here", text },
+        }
+    }
+
+    fn deeper(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<'a>) -> Parsed<'a> {
+        if self.depth >= MAX_DEPTH {
+            return Err(Fault { spot: self.token.spot, what: "this expression is nested too deeply", text: "" });
+        }
+        self.depth += 1;
+        let result = parse(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Binary operators that bind at least as tightly as `min`, by precedence climbing.
+    fn binary(&mut self, min: u8) -> Parsed<'a> {
+        let mut left = self.operand(min)?;
+        while let Some((op, precedence)) = self.peek_binary().filter(|(_, p)| *p >= min) {
+            let spot = self.token.spot;
+            if precedence == COMPARISON {
+                left = self.comparisons(left)?;
+                continue;
+            }
+            self.bump();
+            let right = self.binary(precedence + 1)?;
+            left = match op {
+                "and" | "or" => left.and_then(|l| match truth(&l, spot) {
+                    Ok(decided) if decided == (op == "or") => Ok(l),
+                    Ok(_) => right,
+                    Err(why) => Err(why),
+                }),
+                _ => left.and_then(|l| right.and_then(|r| self.placed(spot, eval::binary(op, &l, &r)))),
+            };
+            if self.literal_only {
+                left = Err(Why { spot, reason: NOT_LITERAL, name: "" });
+            }
+        }
+        Ok(left)
+    }
+
+    /// `a < b <= c …`, as Python chains them.
+    fn comparisons(&mut self, first: Eval<'a>) -> Parsed<'a> {
+        let mut result: Eval<'a> = Ok(Value::Bool(true));
+        let mut left = first;
+        while let Some((mut op, COMPARISON)) = self.peek_binary() {
+            let spot = self.bump().spot;
+            if op == "is" && self.token.is_name("not") {
+                self.bump();
+                op = "is not";
+            } else if op == "not" {
+                if !self.token.is_name("in") {
+                    return Err(self.unexpected());
+                }
+                self.bump();
+                op = "not in";
+            }
+            let right = self.binary(COMPARISON + 1)?;
+            let holds = match (&left, &right) {
+                (Ok(l), Ok(r)) => self.placed(spot, eval::compare(op, l, r).map(Value::Bool)),
+                (Err(why), _) | (_, Err(why)) => Err(*why),
+            };
+            // Python stops comparing at the first that does not hold.
+            if let Ok(Value::Bool(true)) = result {
+                result = holds;
+            }
+            left = right;
+        }
+        Ok(result)
+    }
+
+    fn peek_binary(&self) -> Option<(&'a str, u8)> {
+        let precedence = match (self.token.kind, self.token.text) {
+            (Kind::Name, "or") => 1,
+            (Kind::Name, "and") => AND,
+            (Kind::Name, "in" | "is" | "not") => COMPARISON,
+            (Kind::Op, "<" | ">" | "<=" | ">=" | "==" | "!=") => COMPARISON,
+            (Kind::Op, "|") => 5,
+            (Kind::Op, "^") => 6,
+            (Kind::Op, "&") => 7,
+            (Kind::Op, "<<" | ">>") => 8,
+            (Kind::Op, "+" | "-") => 9,
+            (Kind::Op, "*" | "/" | "//" | "%" | "@") => 10,
+            _ => return None,
+        };
+        Some((self.token.text, precedence))
+    }
+
+    /// What stands between binary operators: `not x`, `-x`, `x ** y`, or a plain value.
+    fn operand(&mut self, min: u8) -> Parsed<'a> {
+        let Token { kind, text, spot } = self.token;
+        if kind == Kind::Name && text == "not" && min <= NOT {
+            self.bump();
+            let value = self.deeper(|this| this.binary(NOT))?;
+            return Ok(value.and_then(|v| truth(&v, spot)).map(|t| Value::Bool(!t)).and_then(|v| self.plain(spot, v)));
+        }
+        if kind == Kind::Op && matches!(text, "-" | "+" | "~") {
+            self.bump();
+            let digits = self.token;
+            let signed = digits.kind == Kind::Op && matches!(digits.text, "-" | "+" | "~");
+            let value = self.deeper(|this| this.operand(UNARY))?;
+            let number = matches!(value, Ok(Value::Int(_) | Value::Float(_)));
+            if self.literal_only && (signed || text == "~" || !number) {
+                return Ok(Err(Why { spot, reason: NOT_LITERAL, name: "" }));
+            }
+            // The one integer whose digits alone do not fit 64 bits.
+            if text == "-" && digits.text == "9223372036854775808" && self.last_end == digits.end() {
+                return Ok(Ok(Value::Int(i64::MIN)));
+            }
+            return Ok(value.and_then(|v| self.placed(spot, eval::unary(text, &v))));
+        }
+        let base = self.primary()?;
+        if !self.token.is_op("**") {
+            return Ok(base);
+        }
+        let spot = self.bump().spot;
+        let exponent = self.deeper(|this| this.operand(UNARY))?;
+        let power = base.and_then(|b| exponent.and_then(|e| self.placed(spot, eval::binary("**", &b, &e))));
+        Ok(power.and_then(|v| self.plain(spot, v)))
+    }
+
+    /// A result that `literal_eval` would not have computed.
+    fn plain(&self, spot: Spot, value: Value) -> Eval<'a> {
+        if self.literal_only { Err(Why { spot, reason: NOT_LITERAL, name: "" }) } else { Ok(value) }
+    }
+
+    fn placed(&self, spot: Spot, computed: Computed) -> Eval<'a> {
+        computed.map_err(|reason| Why { spot, reason, name: "" })
+    }
+
+    /// A literal, a name, a bracket, and whatever is called on or taken from it.
+    fn primary(&mut self) -> Parsed<'a> {
+        let first = self.token;
+        let mut value = match first.kind {
+            Kind::Number => {
+                self.bump();
+                match literal::number(first.text) {
+                    Err(reason) if reason.severity == Severity::Error => {
+                        return Err(Fault { spot: first.spot, what: reason.what, text: "" });
+                    }
+                    computed => self.placed(first.spot, computed),
+                }
+            }
+            Kind::Str => self.strings()?,
+            Kind::Name => self.name()?,
+            Kind::Op if first.text == "(" => self.parenthesis()?,
+            Kind::Op if matches!(first.text, "[" | "{") => {
+                self.skip_brackets()?;
+                self.opaque(first.spot)
+            }
+            _ => return Err(self.unexpected()),
+        };
+        let mut path_end = first.end();
+        while self.token.kind == Kind::Op && matches!(self.token.text, "(" | "[" | ".") {
+            if self.token.text == "." {
+                self.bump();
+                if self.token.kind != Kind::Name {
+                    return Err(self.unexpected());
+                }
+                if path_end + 1 == self.token.spot.offset {
+                    path_end = self.token.end();
+                }
+                self.bump();
+            } else {
+                self.skip_brackets()?;
+            }
+            let name = self.lexer.text.get(first.spot.offset..path_end).unwrap_or_default();
+            value = Err(Why { spot: first.spot, reason: skipped("is not evaluated"), name });
+        }
+        Ok(value)
+    }
+
+    /// String literals one after another are one string.
+    fn strings(&mut self) -> Parsed<'a> {
+        let spot = self.token.spot;
+        let mut value = self.one_string()?;
+        while self.token.kind == Kind::Str {
+            let next = self.one_string()?;
+            value = value.and_then(|a| next.and_then(|b| self.placed(spot, eval::binary("+", &a, &b))));
+        }
+        Ok(value)
+    }
+
+    fn one_string(&mut self) -> Parsed<'a> {
+        let token = self.bump();
+        match literal::string(token.text) {
+            Err(reason) if reason.severity == Severity::Error => {
+                Err(Fault { spot: token.spot, what: reason.what, text: "" })
+            }
+            computed => Ok(self.placed(token.spot, computed)),
+        }
+    }
+
+    fn name(&mut self) -> Parsed<'a> {
+        let token = self.token;
+        let (spot, name) = (token.spot, token.text);
+        match name {
+            "True" | "False" => {
+                self.bump();
+                return Ok(Ok(Value::Bool(name == "True")));
+            }
+            "None" => {
+                self.bump();
+                return Ok(Ok(Value::None));
+            }
+            "lambda" | "await" | "yield" => {
+                return Err(Fault { spot, what: "is not read by this program", text: name });
+            }
+            _ if is_keyword(name) => return Err(self.unexpected()),
+            _ => {}
+        }
+        self.bump();
+        let calls = self.token.is_op("(") && BUILTINS.contains(&name) && !self.literal_only;
+        if calls && matches!(self.settings.lookup(name), Lookup::Unknown) {
+            return self.call(token);
+        }
+        Ok(self.variable(token))
+    }
+
+    /// The value that a name has here.
+    pub fn variable(&mut self, token: Token<'a>) -> Eval<'a> {
+        let (spot, name) = (token.spot, token.text);
+        let why = |reason| Err(Why { spot, reason, name });
+        if self.literal_only {
+            return why(NOT_LITERAL);
+        }
+        if let Some(site) = self.sites.get_mut(name) {
+            site.is_read_later = true;
+        }
+        match self.settings.lookup(name) {
+            Lookup::Known(value) => Ok(value),
+            Lookup::NotEvaluated => why(skipped("was not evaluated")),
+            Lookup::DependsOnDevice => why(skipped("depends on the GPU")),
+            Lookup::DependsOnData => why(stops("has no value in nanoGPT's configs")),
+            Lookup::Unknown if matches!(name, "true" | "false" | "none" | "null") => {
+                why(stops("is not defined; Python writes True, False and None"))
+            }
+            Lookup::Unknown => why(skipped("is not a setting or an earlier name")),
+        }
+    }
+
+    /// A call of one of the functions that are evaluated; the token in hand is its opening parenthesis.
+    fn call(&mut self, function: Token<'a>) -> Parsed<'a> {
+        self.bump();
+        let mut args: Vec<Value> = Vec::new();
+        let mut unknown = None;
+        let not_followed = Why { spot: function.spot, reason: skipped("is not evaluated"), name: function.text };
+        while !self.token.is_op(")") {
+            let readable = self.token.kind != Kind::Op || matches!(self.token.text, "(" | "[" | "{" | "-" | "+" | "~");
+            if args.len() >= MAX_ARGUMENTS || !readable {
+                self.skip_to_close()?;
+                return Ok(Err(not_followed));
+            }
+            match self.expression()? {
+                Ok(value) => args.push(value),
+                Err(why) => unknown = unknown.or(Some(why)),
+            }
+            if self.token.is_op(",") {
+                self.bump();
+            } else if !self.token.is_op(")") {
+                // A keyword argument or a generator, or a slip that the closing bracket will tell.
+                self.skip_to_close()?;
+                return Ok(Err(not_followed));
+            }
+        }
+        self.bump();
+        Ok(match unknown {
+            Some(why) => Err(why),
+            None => self.placed(function.spot, eval::call(function.text, &args)),
+        })
+    }
+
+    /// `(x)`, or a tuple or generator, which are not looked into.
+    fn parenthesis(&mut self) -> Parsed<'a> {
+        let open = self.bump();
+        if self.token.is_op(")") {
+            self.bump();
+            return Ok(self.opaque(open.spot));
+        }
+        let value = self.expression()?;
+        if self.token.is_op(")") {
+            self.bump();
+            return Ok(value);
+        }
+        if self.token.is_op(",") {
+            self.skip_to_close()?;
+            return Ok(self.opaque(open.spot));
+        }
+        if self.token.is_name("for") {
+            self.skip_to_close()?;
+            let reason = skipped("a generator is not evaluated");
+            return Ok(Err(Why { spot: open.spot, reason, name: "" }));
+        }
+        Err(self.unexpected())
+    }
+
+    /// The source text from `start` to the token in hand, as a value.
+    pub fn opaque(&self, start: Spot) -> Eval<'a> {
+        let text = self.lexer.text.get(start.offset..self.last_end).unwrap_or_default();
+        if text.len() > MAX_VALUE_BYTES {
+            let reason = skipped("a collection of more than 1,024 bytes is not kept");
+            return Err(Why { spot: start, reason, name: "" });
+        }
+        Ok(Value::Opaque(text.into()))
+    }
+
+    /// Passes the bracket in hand and everything up to its end.
+    fn skip_brackets(&mut self) -> Result<(), Fault<'a>> {
+        self.bump();
+        self.skip_to_close()
+    }
+
+    /// Passes everything up to the end of the bracket that is open.
+    fn skip_to_close(&mut self) -> Result<(), Fault<'a>> {
+        let mut open = 1_u32;
+        while open > 0 {
+            if self.token.ends_line() || matches!(self.token.kind, Kind::Bad(_)) {
+                return Err(self.unexpected());
+            }
+            let token = self.bump();
+            if token.kind == Kind::Op {
+                match token.text {
+                    "(" | "[" | "{" => open += 1,
+                    ")" | "]" | "}" => open -= 1,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn truth(value: &Value, spot: Spot) -> Result<bool, Why<'static>> {
+    let reason = skipped("lists, tuples and dicts are not looked into");
+    value.truthy().ok_or(Why { spot, reason, name: "" })
+}
+
+/// Whether Python keeps this word for itself.
+pub(super) fn is_keyword(name: &str) -> bool {
+    const KEYWORDS: [&str; 35] = [
+        "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+        "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
+        "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+    ];
+    KEYWORDS.contains(&name)
+}

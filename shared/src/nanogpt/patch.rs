@@ -1,0 +1,173 @@
+//! A config with some values changed, and all else, comments and order included, as it was.
+
+use std::collections::BTreeMap;
+
+use super::lexer::Lexer;
+use super::parser::{Reader, is_keyword};
+use super::settings::Settings;
+use super::value::Value;
+use super::{MAX_SOURCE_BYTES, shortened};
+
+/// Where a key got its final value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site {
+    /// The `=`, or the operator of an augmented assignment.
+    pub op_start: usize,
+    pub value_end: usize,
+    /// Nothing else hangs on the same assignment, and it stands on one line.
+    pub in_place: bool,
+    /// A later expression reads the key, so that a change here would change that too.
+    pub is_read_later: bool,
+}
+
+/// `text` with each key set to its new value and the reason as a comment: `batch_size = 8  # headroom: why`.
+///
+/// A value is rewritten where it is assigned last. Where that would touch anything else (a chained assignment, a later
+/// expression that reads the key, an assignment inside a block), and where the key is missing, the key is assigned at
+/// the end, which in Python comes to the same. So reading the result gives the changes and otherwise what it gave
+/// before, in any text whose brackets and strings are closed. A key that is no Python name is left out.
+#[must_use]
+pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
+    let mut scratch = Settings::default();
+    let mut reader = Reader::new(if text.len() > MAX_SOURCE_BYTES { "" } else { text }, 0, &mut scratch);
+    reader.tracks = true;
+    reader.run();
+    // What follows a bracket or string that is never closed is read by guesses, which an edit could turn.
+    let sites = if reader.lexer.line_by_line { BTreeMap::new() } else { std::mem::take(&mut reader.sites) };
+
+    // (start, end, replacement), to be made from the end so that earlier offsets stay good.
+    let mut edits: Vec<(usize, usize, String)> = Vec::new();
+    let mut appended = String::new();
+    let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    for (i, (key, value, why)) in changes.iter().enumerate() {
+        let superseded = changes[i + 1..].iter().any(|(later, _, _)| later == key);
+        if superseded || !is_name(key) {
+            continue;
+        }
+        let comment = comment(why);
+        let site = sites.get(*key).filter(|site| site.in_place && !site.is_read_later);
+        match site.and_then(|site| Some((site, line_end(text, site.value_end)?))) {
+            Some((site, end)) => {
+                edits.push((site.op_start, site.value_end, format!("= {value}")));
+                edits.push((end, end, comment));
+            }
+            None => appended.push_str(&format!("{key} = {value}{comment}{newline}")),
+        }
+    }
+
+    edits.sort_by_key(|(start, _, _)| *start);
+    let mut out = String::with_capacity(text.len() + appended.len() + 64 * edits.len());
+    let mut done = 0;
+    for (start, end, replacement) in edits {
+        out.push_str(&text[done..start]);
+        out.push_str(&replacement);
+        done = end;
+    }
+    out.push_str(&text[done..]);
+    if !appended.is_empty() {
+        if !out.is_empty() && !out.ends_with(['\n', '\r']) {
+            out.push_str(newline);
+        }
+        // After a backslash the next line would belong to the last one.
+        if out.trim_end_matches(['\n', '\r']).ends_with('\\') {
+            // A lone CR would take the first LF for its own.
+            out.push_str(if out.ends_with('\r') { "\n\n" } else { newline });
+        }
+        out.push_str(&appended);
+    }
+    out
+}
+
+/// The comment that a changed line ends with.
+fn comment(why: &str) -> String {
+    let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("  # headroom: {}", shortened(why.trim()))
+}
+
+/// Where the line ends that `from`, the end of a value, stands on; `None` if what follows on it goes on below.
+fn line_end(text: &str, from: usize) -> Option<usize> {
+    let mut lexer = Lexer::within_line(&text[from..]);
+    loop {
+        let token = lexer.next();
+        if token.ends_line() {
+            return (token.spot.line == 1).then_some(from + token.spot.offset);
+        }
+    }
+}
+
+fn is_name(key: &str) -> bool {
+    let mut bytes = key.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !is_keyword(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, changes: &[(&str, Value, &str)], expected: &str) {
+        assert_eq!(patch(text, changes), expected);
+    }
+
+    #[test]
+    fn a_value_is_rewritten_where_it_stands() {
+        check(
+            "# mine\nbatch_size = 12 # micro\nn_layer=5 * 8\r\n",
+            &[("batch_size", Value::Int(8), "fits"), ("n_layer", Value::Int(6), "a\nb")],
+            "# mine\nbatch_size = 8 # micro  # headroom: fits\nn_layer= 6  # headroom: a b\r\n",
+        );
+    }
+
+    #[test]
+    fn the_last_assignment_is_the_one_rewritten() {
+        check(
+            "batch_size = 12\nbatch_size = 6; bias = True",
+            &[("batch_size", Value::Int(4), "fits")],
+            "batch_size = 12\nbatch_size = 4; bias = True  # headroom: fits",
+        );
+        check(
+            "batch_size = 12\nbatch_size *= 2\n",
+            &[("batch_size", Value::Int(4), "fits")],
+            "batch_size = 12\nbatch_size = 4  # headroom: fits\n",
+        );
+        check("x: int = 3", &[("x", Value::Int(4), "y")], "x: int = 4  # headroom: y");
+    }
+
+    #[test]
+    fn missing_keys_go_to_the_end() {
+        check("", &[("dtype", Value::Str("float16".into()), "y")], "dtype = 'float16'  # headroom: y\n");
+        check("bias = True\r\nx = 1", &[("n", Value::Int(1), "y")], "bias = True\r\nx = 1\r\nn = 1  # headroom: y\r\n");
+        check("x = 1 \\\n", &[("n", Value::Int(1), "y")], "x = 1 \\\n\nn = 1  # headroom: y\n");
+    }
+
+    #[test]
+    fn what_other_values_hang_on_is_set_anew() {
+        let end = "n_head = 4  # headroom: y\n";
+        for text in [
+            "n_layer = n_head = 6\n",
+            "n_head = 6\nn_layer = n_head\n",
+            "n_head = (6 # six\n)\n",
+            "n_head = 6\nif bias:\n    n_head = 8\n",
+            "n_head, n_layer = 6, 6\n",
+            "n_head = 6; n_layer = (\n 6)\n",
+        ] {
+            check(text, &[("n_head", Value::Int(4), "y")], &format!("{text}{end}"));
+        }
+    }
+
+    #[test]
+    fn an_unevaluated_value_is_rewritten() {
+        check("n_head = f()\n", &[("n_head", Value::Int(4), "y")], "n_head = 4  # headroom: y\n");
+    }
+
+    #[test]
+    fn the_last_of_two_changes_counts_and_odd_names_do_not() {
+        check(
+            "a = 1",
+            &[("a", Value::Int(2), "y"), ("a", Value::Int(3), "z"), ("if", Value::None, "")],
+            "a = 3  # headroom: z",
+        );
+    }
+}

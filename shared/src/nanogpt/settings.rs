@@ -1,0 +1,282 @@
+//! What a set of sources comes to: each key's value with its origin, and typed access that knows nanoGPT's defaults.
+
+use std::collections::BTreeMap;
+
+use super::defaults::{self, DEFAULT_VOCAB_SIZE, DefaultValue};
+use super::problem::{Problem, Problems, Severity};
+use super::value::Value;
+
+/// Bytes `start..end` of a source's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: usize,
+    /// First byte after it.
+    pub end: usize,
+}
+
+/// Where a value was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Position in the list of sources.
+    pub source: usize,
+    /// Line of the value, from 1.
+    pub line: u32,
+    /// Column of the value in characters, from 1.
+    pub column: u32,
+    /// The value's expression in the source's text.
+    pub span: Span,
+}
+
+/// One key's value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The last value that was assigned and could be evaluated.
+    pub value: Value,
+    /// Where.
+    pub origin: Origin,
+}
+
+/// What a name stands for while a config runs.
+pub(super) enum Lookup {
+    Known(Value),
+    NotEvaluated,
+    DependsOnDevice,
+    DependsOnData,
+    Unknown,
+}
+
+/// The outcome of reading: values, and everything there is to say about how they were read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Keys of nanoGPT, and `vocab_size`, that a source sets.
+    pub values: BTreeMap<String, Setting>,
+    /// Other names that a source sets: helpers in a config, or keys of a fork.
+    pub unknown: BTreeMap<String, Setting>,
+    /// Names whose last assignment could not be evaluated, and where it is. An earlier value may stand in `values`.
+    pub unevaluated: BTreeMap<String, Origin>,
+    /// What was noticed, in the order of reading.
+    pub problems: Problems,
+    /// The sources' names, by [`Origin::source`].
+    pub source_names: Vec<String>,
+}
+
+/// Counts of steps that `train.py` only compares and takes remainders of, so that a float such as 6e5 works there.
+const WORKS_AS_FLOAT: [&str; 5] = ["max_iters", "lr_decay_iters", "warmup_iters", "eval_interval", "log_interval"];
+
+impl Settings {
+    /// The value of `key`: as set, else nanoGPT's default; `None` where that depends on the GPU or the data set.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<Value> {
+        let set = self.values.get(key).or_else(|| self.unknown.get(key));
+        set.map(|s| s.value.clone()).or_else(|| defaults::find(key)?.default.value())
+    }
+
+    /// Whether a source sets `key`.
+    #[must_use]
+    pub fn is_set(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
+    /// The name of the source that an origin speaks of.
+    #[must_use]
+    pub fn source_name(&self, origin: &Origin) -> &str {
+        self.source_names.get(origin.source).map_or("", String::as_str)
+    }
+
+    /// A count. A value of the wrong type or sign is recorded as a problem and the default stands in; `None` where
+    /// there is no default.
+    pub fn get_u64(&mut self, key: &str) -> Option<u64> {
+        let (value, expected) = (self.value(key)?, "a whole number, 0 or more");
+        let whole = match value {
+            Value::Int(i) => u64::try_from(i).ok(),
+            // Below 2^53 every whole float is exact.
+            Value::Float(f) if (0.0..9_007_199_254_740_992.0).contains(&f) && f == f.trunc() => {
+                if !WORKS_AS_FLOAT.contains(&key) {
+                    self.remark(key, Severity::Warning, &format!("is the float {value}; PyTorch wants an int there"));
+                }
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and checked above")]
+                Some(f as u64)
+            }
+            _ => None,
+        };
+        if whole.is_some() {
+            return whole;
+        }
+        self.wrong_type(key, expected);
+        match defaults::find(key)?.default {
+            DefaultValue::Int(i) => u64::try_from(i).ok(),
+            _ => None,
+        }
+    }
+
+    /// A real number; Python's ints serve as well. Otherwise as [`Settings::get_u64`].
+    pub fn get_f64(&mut self, key: &str) -> Option<f64> {
+        match self.value(key)? {
+            Value::Float(f) => return Some(f),
+            Value::Int(i) => return Some(i as f64),
+            _ => self.wrong_type(key, "a number"),
+        }
+        match defaults::find(key)?.default {
+            DefaultValue::Float(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// A switch, by Python's rule of truth, as `train.py` only ever asks `if x:`. A string is true unless empty, which
+    /// is recorded as a warning.
+    pub fn get_bool(&mut self, key: &str) -> Option<bool> {
+        let value = self.value(key)?;
+        if let Value::Str(s) = &value
+            && !s.is_empty()
+        {
+            self.remark(key, Severity::Warning, &format!("is the string {value}, which Python takes for true"));
+        }
+        if let Some(truth) = value.truthy() {
+            return Some(truth);
+        }
+        self.wrong_type(key, "True or False");
+        match defaults::find(key)?.default {
+            DefaultValue::Bool(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    /// A text. Otherwise as [`Settings::get_u64`].
+    pub fn get_str(&mut self, key: &str) -> Option<String> {
+        if let Value::Str(s) = self.value(key)? {
+            return Some(s);
+        }
+        self.wrong_type(key, "a string");
+        match defaults::find(key)?.default {
+            DefaultValue::Str(s) => Some(s.into()),
+            _ => None,
+        }
+    }
+
+    /// The type of autocast, by the device where no source sets it.
+    pub fn dtype(&mut self, supports_bfloat16: bool) -> String {
+        let by_device = if supports_bfloat16 { "bfloat16" } else { "float16" };
+        self.get_str("dtype").unwrap_or_else(|| by_device.into())
+    }
+
+    /// The vocabulary, by nanoGPT's default where no source sets it.
+    pub fn vocab_size(&mut self) -> u64 {
+        self.get_u64("vocab_size").unwrap_or(DEFAULT_VOCAB_SIZE)
+    }
+
+    pub(super) fn set(&mut self, key: &str, setting: Setting) {
+        self.unevaluated.remove(key);
+        let map = if defaults::find(key).is_some() { &mut self.values } else { &mut self.unknown };
+        map.insert(key.into(), setting);
+    }
+
+    pub(super) fn lookup(&self, name: &str) -> Lookup {
+        if self.unevaluated.contains_key(name) {
+            return Lookup::NotEvaluated;
+        }
+        if let Some(value) = self.value(name) {
+            return Lookup::Known(value);
+        }
+        match defaults::find(name).map(|key| key.default) {
+            Some(DefaultValue::DtypeByDevice) => Lookup::DependsOnDevice,
+            Some(DefaultValue::VocabByDataset) => Lookup::DependsOnData,
+            _ => Lookup::Unknown,
+        }
+    }
+
+    fn wrong_type(&mut self, key: &str, expected: &str) {
+        let Some(value) = self.value(key) else { return };
+        let instead = match defaults::find(key).and_then(|k| k.default.value()) {
+            Some(default) => format!("; {default} is used"),
+            None => String::new(),
+        };
+        let text = format!("is {value}, but it has to be {expected}{instead}");
+        self.remark(key, Severity::Error, &text);
+    }
+
+    /// Says something about `key` once, where its value was written.
+    fn remark(&mut self, key: &str, severity: Severity, text: &str) {
+        let origin = self.values.get(key).or_else(|| self.unknown.get(key)).map(|s| s.origin);
+        let (source, line, column) = match &origin {
+            Some(o) => (self.source_name(o).to_owned(), o.line, o.column),
+            None => (key.to_owned(), 0, 0),
+        };
+        // An argument is its own place.
+        let (line, column) = if source.starts_with("--") { (0, 0) } else { (line, column) };
+        let message = format!("{key} {text}");
+        self.problems.push_once(Problem { severity, source, line, column, message, hint: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Source, read};
+    use super::*;
+
+    fn file(text: &str) -> Settings {
+        read(&[Source::File { name: "c.py".into(), text: text.into() }])
+    }
+
+    #[track_caller]
+    fn said(settings: &Settings, expected: &[&str]) {
+        let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn unset_keys_have_nanogpts_defaults() {
+        let mut s = file("");
+        assert_eq!(s.get_u64("gradient_accumulation_steps"), Some(40));
+        assert_eq!(s.get_f64("learning_rate"), Some(6e-4));
+        assert_eq!(s.get_bool("compile"), Some(true));
+        assert_eq!(s.get_str("init_from").as_deref(), Some("scratch"));
+        assert_eq!(s.get_u64("vocab_size"), None);
+        assert_eq!(s.vocab_size(), 50304);
+        assert_eq!((s.dtype(true), s.dtype(false)), ("bfloat16".into(), "float16".into()));
+        said(&s, &[]);
+    }
+
+    #[test]
+    fn an_int_serves_as_a_float() {
+        let mut s = file("dropout = 0");
+        assert_eq!(s.get_f64("dropout"), Some(0.0));
+        said(&s, &[]);
+    }
+
+    #[test]
+    fn a_whole_float_serves_as_a_count() {
+        let mut s = file("max_iters = 6e5\nbatch_size = 12.0");
+        assert_eq!(s.get_u64("max_iters"), Some(600_000));
+        assert_eq!(s.get_u64("batch_size"), Some(12));
+        assert_eq!(s.get_u64("batch_size"), Some(12));
+        said(&s, &["c.py:2:14: batch_size is the float 12.0; PyTorch wants an int there"]);
+    }
+
+    #[test]
+    fn a_wrong_type_is_said_and_the_default_stands_in() {
+        let mut s = file("batch_size = 'big'\nn_layer = -1\ndropout = None\nblock_size = 0.5");
+        assert_eq!(s.get_u64("batch_size"), Some(12));
+        assert_eq!(s.get_u64("n_layer"), Some(12));
+        assert_eq!(s.get_f64("dropout"), Some(0.0));
+        assert_eq!(s.get_u64("block_size"), Some(1024));
+        said(
+            &s,
+            &[
+                "c.py:1:14: batch_size is 'big', but it has to be a whole number, 0 or more; 12 is used",
+                "c.py:2:11: n_layer is -1, but it has to be a whole number, 0 or more; 12 is used",
+                "c.py:3:11: dropout is None, but it has to be a number; 0.0 is used",
+                "c.py:4:14: block_size is 0.5, but it has to be a whole number, 0 or more; 1024 is used",
+            ],
+        );
+    }
+
+    #[test]
+    fn switches_follow_pythons_truth() {
+        let mut s = file("compile = 0\nbias = 'False'\nwandb_log = None");
+        assert_eq!(s.get_bool("compile"), Some(false));
+        assert_eq!(s.get_bool("bias"), Some(true));
+        assert_eq!(s.get_bool("wandb_log"), Some(false));
+        said(&s, &["c.py:2:8: bias is the string 'False', which Python takes for true"]);
+    }
+}

@@ -1,0 +1,334 @@
+//! What a person gave, config and options, resolved into a [`Request`]: once, here, for the command line and the page.
+//!
+//! Nothing is refused silently and a half-typed config still plans where it can: what is off comes back as findings
+//! beside the request, or instead of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::{
+    dtype::Dtype,
+    gpt::{
+        GptConfig, GptShape,
+        presets::{GPT2_BLOCK_SIZE, PADDED_GPT2_VOCAB_SIZE, Preset},
+    },
+    hardware::{self, ComputeCapability, Device, context},
+    memory::{allocator::SegmentKind, message::TorchVersion},
+    nanogpt::{Settings, Severity, Source, defaults, read},
+    plan::Request,
+    train_config::{Attention, CrossEntropy, Optimizer, TrainConfig},
+};
+
+/// Everything that is not in nanoGPT's config: the card, its surroundings, and what people patch into nanoGPT.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// The card's name, as a person writes it.
+    pub gpu: String,
+    /// The card's memory where no name or another amount is meant.
+    pub vram_bytes: Option<u64>,
+    /// What other processes hold on the card.
+    pub other_processes_bytes: u64,
+    /// The CUDA context, where it is known better than by its architecture.
+    pub context_bytes: Option<u64>,
+    /// `expandable_segments:True`.
+    pub expandable_segments: bool,
+    /// The PyTorch version the messages are worded for, as 2.11.
+    pub torch: String,
+    /// The attention.
+    pub attention: Attention,
+    /// Whether each block is recomputed in backward.
+    pub activation_checkpointing: bool,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// The loss.
+    pub cross_entropy: CrossEntropy,
+    /// `del logits` after each batch of `estimate_loss`.
+    pub del_eval_logits: bool,
+    /// `del logits` after each backward.
+    pub del_train_logits: bool,
+    /// Processes of data parallelism, torchrun's `--nproc_per_node` times nodes.
+    pub world_size: u64,
+}
+
+/// The card a plan is made for where none is named: what the people who ask own.
+pub const DEFAULT_GPU: &str = "RTX 4070";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            gpu: DEFAULT_GPU.to_owned(),
+            vram_bytes: None,
+            other_processes_bytes: 0,
+            context_bytes: None,
+            expandable_segments: false,
+            torch: TorchVersion::RECORDED.to_string(),
+            attention: Attention::Flash,
+            activation_checkpointing: false,
+            optimizer: Optimizer::AdamwFused,
+            cross_entropy: CrossEntropy::Whole,
+            del_eval_logits: false,
+            del_train_logits: false,
+            world_size: 1,
+        }
+    }
+}
+
+/// Something a person should know about what they asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How much it matters; an error leaves no plan.
+    pub severity: Severity,
+    /// What it is about: a key of nanoGPT or an option, for the page to point at.
+    pub key: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+/// What a session comes to.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// What was read; its problems name file, line and column.
+    pub settings: Settings,
+    /// What there is to say beyond those.
+    pub findings: Vec<Finding>,
+    /// nanoGPT's keys after overrides, as the run would have them.
+    pub config: Map<String, Json>,
+    /// What to plan; `None` where a finding is an error.
+    pub request: Option<Request>,
+}
+
+/// Resolves what was given.
+#[must_use]
+pub fn resolve(sources: &[Source], options: &Options) -> Resolved {
+    resolve_settings(read(sources), options)
+}
+
+/// Resolves settings that were read already.
+#[must_use]
+pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
+    let mut resolver = Resolver { settings, findings: Vec::new() };
+    let device = resolver.device(options);
+    let supports_bfloat16 = device.as_ref().is_none_or(Device::supports_bfloat16);
+    let shape = resolver.shape();
+    let train = resolver.train(options, supports_bfloat16);
+    let torch = options.torch.parse().map_err(|e| resolver.error("torch", format!("{e}"))).ok();
+    let gpt = match GptConfig::new(shape) {
+        Ok(gpt) => Some(gpt),
+        Err(error) => {
+            resolver.error("n_embd", error.to_string());
+            None
+        }
+    };
+    if let (Some(device), Dtype::Bfloat16, false) = (&device, train.dtype, supports_bfloat16) {
+        let message = format!(
+            "{} has no bfloat16 units (compute capability {}, below 8.0): PyTorch emulates it, slowly; dtype float16 \
+             is what such a card is fast at",
+            device.name, device.compute_capability
+        );
+        resolver.say(Severity::Warning, "dtype", message);
+    }
+    let train = match train.check() {
+        Ok(train) => Some(train),
+        Err(error) => {
+            resolver.error("batch_size", error.to_string());
+            None
+        }
+    };
+    let config = resolver.config(&shape, train.as_ref());
+    let request = match (gpt, train, device, torch) {
+        (Some(gpt), Some(train), Some(device), Some(torch)) => {
+            let context = options.context_bytes.map_or_else(
+                || device.context(context::ModuleLoading::Lazy),
+                context::Estimate::given,
+            );
+            Some(Request {
+                gpt,
+                train,
+                segments: if options.expandable_segments { SegmentKind::Expandable } else { SegmentKind::Native },
+                other_processes_bytes: options.other_processes_bytes,
+                context,
+                torch,
+                device,
+            })
+        }
+        _ => None,
+    };
+    let blocked = resolver.findings.iter().any(|finding| finding.severity == Severity::Error);
+    Resolved {
+        settings: resolver.settings,
+        findings: resolver.findings,
+        config,
+        request: request.filter(|_| !blocked),
+    }
+}
+
+struct Resolver {
+    settings: Settings,
+    findings: Vec<Finding>,
+}
+
+impl Resolver {
+    fn say(&mut self, severity: Severity, key: &'static str, message: String) {
+        self.findings.push(Finding { severity, key, message });
+    }
+
+    fn error(&mut self, key: &'static str, message: String) {
+        self.say(Severity::Error, key, message);
+    }
+
+    fn device(&mut self, options: &Options) -> Option<Device> {
+        let named = options.gpu.trim();
+        let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
+        match (found, options.vram_bytes) {
+            (Some(Ok(device)), None) => Some(device.clone()),
+            (Some(Ok(device)), Some(bytes)) => Some(Device { total_bytes: bytes, ..device.clone() }),
+            (Some(Err(error)), _) => {
+                self.error("gpu", error.to_string());
+                None
+            }
+            // Memory alone: the rest is taken from the generation most cards of that kind are of.
+            (None, Some(bytes)) => Some(Device::custom(bytes, ComputeCapability { major: 8, minor: 9 })),
+            (None, None) => {
+                self.error("gpu", "name a card, or say how much memory it has".to_owned());
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, key: &'static str, otherwise: u64) -> u64 {
+        self.settings.get_u64(key).unwrap_or(otherwise)
+    }
+
+    fn shape(&mut self) -> GptShape {
+        let block_size = self.count("block_size", GPT2_BLOCK_SIZE);
+        let dropout = self.settings.get_f64("dropout").unwrap_or(0.0);
+        let init_from = self.settings.get_str("init_from").unwrap_or_default();
+        if let Some(preset) = Preset::named(&init_from) {
+            if block_size > GPT2_BLOCK_SIZE {
+                let message = format!(
+                    "{init_from} has {GPT2_BLOCK_SIZE} positions: nanoGPT stops at the first forward of block_size \
+                     {block_size}; the plan is for {GPT2_BLOCK_SIZE}"
+                );
+                self.say(Severity::Warning, "block_size", message);
+            }
+            return preset.shape(block_size, dropout);
+        }
+        match init_from.as_str() {
+            "scratch" => {}
+            "resume" => self.say(
+                Severity::Note,
+                "init_from",
+                "resume takes the model's shape from the checkpoint; the plan takes it from this config, and counts \
+                 the checkpoint's copy of the weights, which nanoGPT keeps on the card"
+                    .to_owned(),
+            ),
+            other => self.error(
+                "init_from",
+                format!("init_from is {other:?}; nanoGPT knows scratch, resume, gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
+            ),
+        }
+        GptShape {
+            n_layer: self.count("n_layer", 12),
+            n_head: self.count("n_head", 12),
+            n_embd: self.count("n_embd", 768),
+            block_size,
+            vocab_size: self.vocab_size(),
+            dropout,
+            bias: self.settings.get_bool("bias").unwrap_or(false),
+        }
+    }
+
+    /// nanoGPT reads the vocabulary from the data set's meta.pkl; of its own data sets only one has one.
+    fn vocab_size(&mut self) -> u64 {
+        if let Some(size) = self.settings.get_u64("vocab_size") {
+            return size;
+        }
+        if self.settings.get_str("dataset").as_deref() == Some("shakespeare_char") {
+            self.say(
+                Severity::Note,
+                "vocab_size",
+                format!("vocab_size is {SHAKESPEARE_CHAR_VOCAB_SIZE}, from the meta.pkl of data/shakespeare_char"),
+            );
+            return SHAKESPEARE_CHAR_VOCAB_SIZE;
+        }
+        PADDED_GPT2_VOCAB_SIZE
+    }
+
+    fn train(&mut self, options: &Options, supports_bfloat16: bool) -> TrainConfig {
+        let defaults = TrainConfig::default();
+        let dtype = self.settings.dtype(supports_bfloat16);
+        let dtype = match dtype.as_str() {
+            "float32" => Dtype::Float32,
+            "float16" => Dtype::Float16,
+            "bfloat16" => Dtype::Bfloat16,
+            other => {
+                self.error("dtype", format!("dtype is {other:?}; nanoGPT knows float32, bfloat16 and float16"));
+                Dtype::Bfloat16
+            }
+        };
+        let device = self.settings.get_str("device").unwrap_or_default();
+        if !device.starts_with("cuda") && !device.is_empty() {
+            let message = format!("device is {device:?}; the plan is for the same run on a CUDA card");
+            self.say(Severity::Warning, "device", message);
+        }
+        let micro_steps = self.count("gradient_accumulation_steps", 40);
+        let world_size = options.world_size.max(1);
+        if micro_steps % world_size != 0 {
+            let message = format!(
+                "gradient_accumulation_steps {micro_steps} is not a multiple of the {world_size} processes: nanoGPT \
+                 stops there"
+            );
+            self.error("gradient_accumulation_steps", message);
+        }
+        TrainConfig {
+            batch_size: self.count("batch_size", defaults.batch_size),
+            gradient_accumulation_steps: (micro_steps / world_size).max(u64::from(micro_steps > 0)),
+            dtype,
+            compile: self.settings.get_bool("compile").unwrap_or(true),
+            eval_iters: self.count("eval_iters", defaults.eval_iters),
+            eval_interval: self.count("eval_interval", defaults.eval_interval),
+            eval_only: self.settings.get_bool("eval_only").unwrap_or(false),
+            max_iters: self.count("max_iters", defaults.max_iters),
+            clips_gradients: self.settings.get_f64("grad_clip").unwrap_or(1.0) != 0.0,
+            resumes: self.settings.get_str("init_from").as_deref() == Some("resume"),
+            attention: options.attention,
+            optimizer: options.optimizer,
+            cross_entropy: options.cross_entropy,
+            activation_checkpointing: options.activation_checkpointing,
+            world_size,
+            eval_batch_size: self.settings.get_u64("eval_batch_size"),
+            del_eval_logits: options.del_eval_logits,
+            del_train_logits: options.del_train_logits,
+        }
+    }
+
+    /// Every key of nanoGPT with the value the run has, then the keys it does not know.
+    fn config(&self, shape: &GptShape, train: Option<&TrainConfig>) -> Map<String, Json> {
+        let mut config = Map::new();
+        for key in &defaults::KEYS {
+            let value = match key.name {
+                "n_layer" => Json::from(shape.n_layer),
+                "n_head" => Json::from(shape.n_head),
+                "n_embd" => Json::from(shape.n_embd),
+                "block_size" => Json::from(shape.block_size),
+                "vocab_size" => Json::from(shape.vocab_size),
+                "bias" => Json::from(shape.bias),
+                "dtype" => train.map_or(Json::Null, |train| Json::from(train.dtype.name())),
+                name => self.settings.value(name).map_or(Json::Null, |value| to_json(&value)),
+            };
+            config.insert(key.name.to_owned(), value);
+        }
+        for (name, setting) in &self.settings.unknown {
+            config.insert(name.clone(), to_json(&setting.value));
+        }
+        config
+    }
+}
+
+fn to_json(value: &crate::nanogpt::Value) -> Json {
+    serde_json::to_value(value).unwrap_or(Json::Null)
+}
+
+/// Characters of nanoGPT's data/shakespeare_char, as its prepare.py counts them.
+const SHAKESPEARE_CHAR_VOCAB_SIZE: u64 = 65;
