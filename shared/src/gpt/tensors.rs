@@ -120,6 +120,8 @@ enum Dim {
     SegmentsT,
     /// Dropouts outside attention: one for the embedding and two a block.
     NDropouts,
+    /// V as compiled code lays rows out: see [`padded_row`].
+    VPadded,
     /// Pieces into which compiled code splits a sum over B*T tokens.
     NormSplits,
     QkvBiasSplits,
@@ -369,6 +371,7 @@ tensor_table! {
     LogitsLogSum "row log-sums of logits" LogitsAndLoss SavedForBackward f32 [BT];
     LossCount "targets counted" LogitsAndLoss SavedForBackward f32 [];
     LossPartials "partial sums of the loss" LogitsAndLoss Intermediate f32 [LossSplits];
+    DlogitsPadded "dlogits" LogitsAndLoss Intermediate compute [BT, VPadded];
     ZeroTangent "zero tangent of logits" LogitsAndLoss Intermediate compute [BT, V];
     NormPartials "layer norm gradient partial sums" Gradients Intermediate f32 [C, NormSplits];
     QkvBiasPartials "c_attn.bias gradient partial sums" Gradients Intermediate f32 [C3, QkvBiasSplits];
@@ -419,6 +422,13 @@ pub struct Dims {
     pub n_layer: u64,
     /// The card, as far as compiled reductions depend on it.
     pub resident_threads: ResidentThreads,
+}
+
+/// Elements from one row to the next in a buffer of Inductor's own: rows longer than 1024 elements start at multiples
+/// of 128 bytes (`comprehensive_padding`, `padding_alignment_bytes`, `padding_stride_threshold` in
+/// torch/_inductor/config.py).
+fn padded_row(elements: u128, dtype: Dtype) -> u128 {
+    if elements <= 1024 { elements } else { elements.next_multiple_of(u128::from(128 / dtype.bytes())) }
 }
 
 /// The size of a card in threads.
@@ -520,6 +530,7 @@ impl Dims {
             // The rows of wpe are T, and so are its indices.
             Dim::MinIndicesT => t,
             Dim::SegmentsT => t / 10 + t,
+            Dim::VPadded => padded_row(v, self.compute),
             Dim::NDropouts => 1 + 2 * u128::from(self.n_layer),
             Dim::NormSplits => u128::from(outer_splits(self.b * self.t, self.c, self.resident_threads)),
             Dim::QkvBiasSplits => u128::from(outer_splits(self.b * self.t, 3 * self.c, self.resident_threads)),

@@ -75,7 +75,7 @@ impl Backward<'_, '_> {
         let max = g.input(Tensor::LogitsMax, saved.logits_max);
         let log_sum = g.input(Tensor::LogitsLogSum, saved.logits_log_sum);
         let count = g.input(Tensor::LossCount, saved.loss_count);
-        let dlogits = g.planned(Tensor::Dlogits, None);
+        let dlogits = g.planned(Tensor::DlogitsPadded, None);
         g.kernel(&[dlogits], &[max, count, log_sum, y, logits, zeros]);
 
         let lnf_out = g.input(Tensor::LnfOut, saved.lnf_out);
