@@ -178,8 +178,8 @@ impl Run<'_> {
         }
         for (index, parameter) in all.iter().enumerate() {
             self.w.alloc_in(self.indexed(0, index), parameter.tensor, parameter.layer);
-            let ends_attention = parameter.tensor
-                == if self.config.bias() { Tensor::AttProjB } else { Tensor::AttProjW };
+            let ends_attention =
+                parameter.tensor == if self.config.bias() { Tensor::AttProjB } else { Tensor::AttProjW };
             if let (Attention::Math, true, Some(layer)) = (self.train.attention, ends_attention, parameter.layer) {
                 self.w.alloc_in(self.mask(layer), Tensor::Mask, Some(layer));
             }
@@ -201,8 +201,7 @@ impl Run<'_> {
     /// One batch of `estimate_loss`.
     fn eval_batch(&mut self, first: bool) -> SectionId {
         let pair = |run: &Self, x, y| [(run.name(x), Tensor::X), (run.name(y), Tensor::Y)];
-        let (new, old) =
-            (pair(self, Name::NextEvalX, Name::NextEvalY), pair(self, Name::EvalX, Name::EvalY));
+        let (new, old) = (pair(self, Name::NextEvalX, Name::NextEvalY), pair(self, Name::EvalX, Name::EvalY));
         for (slot, tensor) in if first { old } else { new } {
             self.w.alloc_in(slot, tensor, None);
         }
@@ -273,10 +272,7 @@ impl Run<'_> {
         if self.train.del_train_logits && self.keeps_logits() {
             self.w.free_kept(self.name(Name::Logits));
         }
-        let renames = vec![
-            (self.name(Name::NextX), self.name(Name::X)),
-            (self.name(Name::NextY), self.name(Name::Y)),
-        ];
+        let renames = vec![(self.name(Name::NextX), self.name(Name::X)), (self.name(Name::NextY), self.name(Name::Y))];
         (forward, self.w.section_renaming(Batch::Train, renames))
     }
 

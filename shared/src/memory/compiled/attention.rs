@@ -47,9 +47,7 @@ pub(super) fn forward(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, trains
 fn fused(g: &mut Graph, layer: u64, qkv: Buf, kernel: AttentionKernel, trains: bool) -> Attended {
     let at = Some(layer);
     let (lse, random): (_, &[Tensor]) = match kernel {
-        AttentionKernel::Flash => {
-            (Tensor::AttLse, &[Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask])
-        }
+        AttentionKernel::Flash => (Tensor::AttLse, &[Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask]),
         AttentionKernel::Efficient if !trains => (Tensor::AttLseNone, &[Tensor::AttSeed, Tensor::AttOffset]),
         AttentionKernel::Efficient => (Tensor::AttLsePadded, &[Tensor::AttSeed, Tensor::AttOffset]),
         AttentionKernel::Cudnn | AttentionKernel::Math => (Tensor::AttLse, &[Tensor::AttSeed, Tensor::AttOffset]),

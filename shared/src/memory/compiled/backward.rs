@@ -174,8 +174,7 @@ impl Backward<'_, '_> {
             partials: Tensor::FcBiasPartials,
         };
         let dln2 = self.linear(at, dfch, ln2_out, &fc, false);
-        let stream =
-            self.norm(at, Tensor::Xhat2, saved.ln2, dln2, Some(stream.gradient), saved.attproj_mask);
+        let stream = self.norm(at, Tensor::Xhat2, saved.ln2, dln2, Some(stream.gradient), saved.attproj_mask);
 
         let (tensor, slot) = saved.attention.out;
         let atty = self.graph.input(tensor, slot);
@@ -215,11 +214,7 @@ impl Backward<'_, '_> {
         let (tensor, slot) = rows.weight;
         let weight = slot.map(|slot| self.graph.input(tensor, slot));
         let dinput = self.graph.planned(rows.dinput, at);
-        let dweight = if self.is_half {
-            self.graph.planned(narrow, at)
-        } else {
-            self.gradient(wide, at, weight_index)
-        };
+        let dweight = if self.is_half { self.graph.planned(narrow, at) } else { self.gradient(wide, at, weight_index) };
         let dinput_reads: Vec<_> = [dout].into_iter().chain(weight).collect();
         // `mm` computes the weight's gradient first, `addmm` the input's.
         if self.has_bias {

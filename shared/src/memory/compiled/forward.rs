@@ -60,8 +60,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
         let at = Some(layer);
         let qkv = linear(run, g, at, ln1_out, [Tensor::QkvWCast, Tensor::QkvBCast, Tensor::Qkv]);
         let attention = attention::forward(run, g, layer, qkv.out, true);
-        let att_proj =
-            linear(run, g, at, attention.out, [Tensor::AttProjWCast, Tensor::AttProjBCast, Tensor::Attproj]);
+        let att_proj = linear(run, g, at, attention.out, [Tensor::AttProjWCast, Tensor::AttProjBCast, Tensor::Attproj]);
         let attproj_mask = seeds.map(|_| kept(g, Tensor::AttprojMask, at));
         residual.add(att_proj.out, attproj_mask);
         let ln2 = norm(

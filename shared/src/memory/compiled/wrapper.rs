@@ -240,8 +240,7 @@ impl PeakEstimate {
             return true;
         }
         // The largest of nothing is zero there as well.
-        bytes <= self.peak
-            && self.after[freed + 1..taken].iter().all(|&between| bytes + between.max(0) <= self.peak)
+        bytes <= self.peak && self.after[freed + 1..taken].iter().all(|&between| bytes + between.max(0) <= self.peak)
     }
 
     fn raise(&mut self, freed: usize, taken: usize, bytes: u64) {
