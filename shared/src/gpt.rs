@@ -176,8 +176,7 @@ mod tests {
     use super::*;
 
     fn gpt2(bias: bool, vocab_size: u64) -> GptConfig {
-        let shape =
-            GptShape { n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, vocab_size, dropout: 0.0, bias };
+        let shape = GptShape { n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, vocab_size, dropout: 0.0, bias };
         GptConfig::new(shape).expect("GPT-2's shape is valid")
     }
 

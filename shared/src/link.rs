@@ -220,10 +220,7 @@ mod tests {
     #[test]
     fn a_link_is_short_and_readable() {
         let settings = settings("batch_size = 64\ncompile = True\ndtype = 'float16'\n");
-        assert_eq!(
-            encode(&settings, &Options::default()),
-            "1&batch_size=64&dtype=float16&compile=True&gpu=RTX%204070"
-        );
+        assert_eq!(encode(&settings, &Options::default()), "1&batch_size=64&dtype=float16&compile=True&gpu=RTX%204070");
     }
 
     #[test]

@@ -138,10 +138,9 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
     let config = resolver.config(&shape, train.as_ref());
     let request = match (gpt, train, device, torch) {
         (Some(gpt), Some(train), Some(device), Some(torch)) => {
-            let context = options.context_bytes.map_or_else(
-                || device.context(context::ModuleLoading::Lazy),
-                context::Estimate::given,
-            );
+            let context = options
+                .context_bytes
+                .map_or_else(|| device.context(context::ModuleLoading::Lazy), context::Estimate::given);
             Some(Request {
                 gpt,
                 train,
@@ -155,12 +154,7 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
         _ => None,
     };
     let blocked = resolver.findings.iter().any(|finding| finding.severity == Severity::Error);
-    Resolved {
-        settings: resolver.settings,
-        findings: resolver.findings,
-        config,
-        request: request.filter(|_| !blocked),
-    }
+    Resolved { settings: resolver.settings, findings: resolver.findings, config, request: request.filter(|_| !blocked) }
 }
 
 struct Resolver {
@@ -225,7 +219,9 @@ impl Resolver {
             ),
             other => self.error(
                 "init_from",
-                format!("init_from is {other:?}; nanoGPT knows scratch, resume, gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
+                format!(
+                    "init_from is {other:?}; nanoGPT knows scratch, resume, gpt2, gpt2-medium, gpt2-large, gpt2-xl"
+                ),
             ),
         }
         GptShape {

@@ -3,6 +3,13 @@
 
 use std::collections::BTreeMap;
 
+/// Who runs the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runner {
+    Nextest,
+    CargoTest,
+}
+
 /// How many tests passed, failed, and did not run.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -15,14 +22,20 @@ pub struct Outcome {
 
 impl Outcome {
     /// What a runner's output says. One that failed without saying so, as when a test does not compile, is one failure.
-    pub fn of_runner(lines: &[String], success: bool) -> Self {
+    ///
+    /// Only the runner's own lines count, each in its own place: nextest shows a failed test's output indented, with
+    /// that test's own result line in it.
+    pub fn of_runner(runner: Runner, lines: &[String], success: bool) -> Self {
         let mut outcome = Self::default();
-        for line in lines {
-            let line = line.trim();
-            if let Some(counts) = line.strip_prefix("test result: ") {
-                outcome.add_counts(counts.split_once(". ").map_or("", |(_, counts)| counts), ';');
-            } else if let Some(counts) = nextest_counts(line) {
-                outcome.add_counts(&without_brackets(counts), ',');
+        match runner {
+            Runner::Nextest => {
+                if let Some(counts) = lines.iter().rev().find_map(|line| nextest_counts(line)) {
+                    outcome.add_counts(&without_brackets(counts), ',');
+                }
+            }
+            Runner::CargoTest => {
+                let counts = lines.iter().filter_map(|line| line.strip_prefix("test result: ")?.split_once(". "));
+                counts.for_each(|(_, counts)| outcome.add_counts(counts, ';'));
             }
         }
         if !success && outcome.failed == 0 {
@@ -84,7 +97,7 @@ impl Outcome {
 
 /// "Summary [ 0.123s] 10 tests run: 8 passed (1 slow), 1 failed, 1 timed out, 3 skipped"
 fn nextest_counts(line: &str) -> Option<&str> {
-    let (head, counts) = line.strip_prefix("Summary [")?.split_once(" run: ")?;
+    let (head, counts) = line.trim_start().strip_prefix("Summary [")?.split_once(" run: ")?;
     (head.ends_with("tests") || head.ends_with("test")).then_some(counts)
 }
 
@@ -109,12 +122,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, success: bool, expected: &str) {
-        assert_eq!(Outcome::of_runner(&[line.to_owned()], success).closing_line(), expected);
+    fn check(runner: Runner, output: &str, success: bool, expected: &str) {
+        let lines: Vec<_> = output.lines().map(str::to_owned).collect();
+        assert_eq!(Outcome::of_runner(runner, &lines, success).closing_line(), expected);
     }
 
     #[test]
     fn nextest_is_understood() {
+        let check = |output, success, expected| check(Runner::Nextest, output, success, expected);
         check("     Summary [   0.005s] 4 tests run: 4 passed, 0 skipped", true, "4 passed, 0 failed, 0 skipped");
         check("     Summary [   0.005s] 1 test run: 1 passed, 2 skipped", true, "1 passed, 0 failed, 2 skipped");
         check(
@@ -126,22 +141,32 @@ mod tests {
 
     #[test]
     fn cargo_test_is_understood() {
+        let check = |output, success, expected| check(Runner::CargoTest, output, success, expected);
         check(
-            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 5 filtered out; finished in 0.00s",
-            true,
-            "3 passed, 0 failed, 1 skipped",
-        );
-        check(
-            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 5 filtered out; finished in 0.00s\n\
+             test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
             false,
-            "3 passed, 2 failed, 0 skipped",
+            "7 passed, 2 failed, 1 skipped",
+        );
+    }
+
+    #[test]
+    fn a_failed_test_is_counted_once_though_its_own_result_is_shown() {
+        check(
+            Runner::Nextest,
+            "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 13 filtered out; finished in 0.28s\n     \
+             Summary [   0.871s] 17 tests run: 16 passed, 1 failed, 0 skipped",
+            false,
+            "16 passed, 1 failed, 0 skipped",
         );
     }
 
     #[test]
     fn a_runner_that_failed_without_a_count_is_a_failure() {
-        check("error: could not compile `headroom-shared`", false, "0 passed, 1 failed, 0 skipped");
-        check("Summary of the weather: 3 passed", true, "0 passed, 0 failed, 0 skipped");
+        for runner in [Runner::Nextest, Runner::CargoTest] {
+            check(runner, "error: could not compile `headroom-shared`", false, "0 passed, 1 failed, 0 skipped");
+            check(runner, "Summary of the weather: 3 passed", true, "0 passed, 0 failed, 0 skipped");
+        }
     }
 
     #[test]

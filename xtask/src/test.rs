@@ -7,7 +7,7 @@ use crate::{
     args::Args,
     browser,
     failure::{Doing, Failure, Result},
-    outcome::Outcome,
+    outcome::{Outcome, Runner},
     packages::{END_TO_END, Package, Packages},
     page::{self, Build},
     run,
@@ -19,13 +19,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
-
-/// Who runs the tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Runner {
-    Nextest,
-    CargoTest,
-}
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -125,15 +118,15 @@ fn tests(
         Runner::CargoTest => shell.cmd("cargo").args(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]),
     };
     let command = environment.iter().fold(command, |command, (name, value)| command.env(name, value));
-    measured(command, packages, filter, why)
+    measured(command, runner, packages, filter, why)
 }
 
 fn doc_tests(shell: &Shell, packages: &[&Package], filter: Option<&str>) -> Result<Outcome> {
     let command = shell.cmd("cargo").args(["test", "--doc", "--no-fail-fast"]);
-    measured(command, packages, filter, "the examples in the documentation")
+    measured(command, Runner::CargoTest, packages, filter, "the examples in the documentation")
 }
 
-fn measured(command: Cmd, packages: &[&Package], filter: Option<&str>, why: &str) -> Result<Outcome> {
+fn measured(command: Cmd, runner: Runner, packages: &[&Package], filter: Option<&str>, why: &str) -> Result<Outcome> {
     if packages.is_empty() {
         return Ok(Outcome::default());
     }
@@ -142,7 +135,7 @@ fn measured(command: Cmd, packages: &[&Package], filter: Option<&str>, why: &str
     let command = command.args(filter.iter().flat_map(|filter| ["--", filter]));
     step(&format!("test {}", names.join(" ")), why, || {
         let (lines, success) = command.watch(|_| {})?;
-        Ok(Outcome::of_runner(&lines, success))
+        Ok(Outcome::of_runner(runner, &lines, success))
     })
 }
 

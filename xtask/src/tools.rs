@@ -88,7 +88,7 @@ fn ensure_program(shell: &Shell, pin: Pin) -> Result<()> {
     if has_version(shell, pin) {
         return Ok(());
     }
-    let what = format!("install {} {}, one to five minutes", pin.package, pin.version);
+    let what = format!("install {} {}, some minutes", pin.package, pin.version);
     step(&what, pin.why, || cargo_install(shell, pin))?;
     if has_version(shell, pin) { Ok(()) } else { Err(not_there(pin)) }
 }

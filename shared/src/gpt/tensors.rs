@@ -118,6 +118,15 @@ enum Dim {
     /// The same two for the position embedding, whose indices are T.
     MinIndicesT,
     SegmentsT,
+    /// Dropouts outside attention: one for the embedding and two a block.
+    NDropouts,
+    /// V as compiled code lays rows out: see [`padded_row`].
+    VPadded,
+    /// Pieces into which compiled code splits a sum over B*T tokens.
+    NormSplits,
+    QkvBiasSplits,
+    FcBiasSplits,
+    LossSplits,
     /// Elements of all parameters.
     NElements,
     /// Tokens a chunk of a chunked cross-entropy, and of a fused one.
@@ -347,6 +356,26 @@ tensor_table! {
     PosCounts "position embedding backward segment offsets" Workspace Scratch i64 [MinIndicesT];
     PosPartialOffsets "position embedding backward partial offsets" Workspace Scratch i64 [SegmentsT];
     PosPartialSums "position embedding backward partial sums" Workspace Scratch f32 [SegmentsT, C];
+    // Compiled code: what Inductor's kernels write beyond the rows above.
+    Xhat1 "ln1 normalized" Activations SavedForBackward f32 [B, T, C];
+    Xhat2 "ln2 normalized" Activations SavedForBackward f32 [B, T, C];
+    XhatF "lnf normalized" Activations SavedForBackward f32 [B, T, C];
+    Ln1Out "ln1" Activations SavedForBackward compute [B, T, C];
+    Ln2Out "ln2" Activations SavedForBackward compute [B, T, C];
+    LnfOut "lnf" Activations SavedForBackward compute [B, T, C];
+    Residual "residual stream" Activations Intermediate f32 [B, T, C];
+    DropoutSeeds "dropout seeds" Activations Intermediate i64 [NDropouts];
+    AttMax "row maxima of preatt" Activations SavedForBackward f32 [B, H, T];
+    AttSum "row sums of preatt" Activations SavedForBackward f32 [B, H, T];
+    LogitsMax "row maxima of logits" LogitsAndLoss SavedForBackward f32 [BT];
+    LogitsLogSum "row log-sums of logits" LogitsAndLoss SavedForBackward f32 [BT];
+    LossCount "targets counted" LogitsAndLoss SavedForBackward f32 [];
+    LossPartials "partial sums of the loss" LogitsAndLoss Intermediate f32 [LossSplits];
+    DlogitsPadded "dlogits" LogitsAndLoss Intermediate compute [BT, VPadded];
+    ZeroTangent "zero tangent of logits" LogitsAndLoss Intermediate compute [BT, V];
+    NormPartials "layer norm gradient partial sums" Gradients Intermediate f32 [C, NormSplits];
+    QkvBiasPartials "c_attn.bias gradient partial sums" Gradients Intermediate f32 [C3, QkvBiasSplits];
+    FcBiasPartials "c_fc.bias gradient partial sums" Gradients Intermediate f32 [C4, FcBiasSplits];
     // Data parallelism.
     DdpBuckets "DDP gradient buckets" Gradients Run f32 [NElements];
     // A chunked cross-entropy: the same tensors for a piece of the tokens.
@@ -389,9 +418,77 @@ pub struct Dims {
     pub n_parameter_tensors: u64,
     /// Elements of all parameters.
     pub n_parameters: u64,
-    /// Streaming multiprocessors of the card.
-    pub sm_count: u64,
+    /// Blocks.
+    pub n_layer: u64,
+    /// The card, as far as compiled reductions depend on it.
+    pub resident_threads: ResidentThreads,
 }
+
+/// Elements from one row to the next in a buffer of Inductor's own: rows longer than 1024 elements start at multiples
+/// of 128 bytes (`comprehensive_padding`, `padding_alignment_bytes`, `padding_stride_threshold` in
+/// torch/_inductor/config.py).
+fn padded_row(elements: u128, dtype: Dtype) -> u128 {
+    if elements <= 1024 { elements } else { elements.next_multiple_of(u128::from(128 / dtype.bytes())) }
+}
+
+/// The size of a card in threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResidentThreads {
+    /// Streaming multiprocessors.
+    pub sm_count: u64,
+    /// Threads that fit on one at a time.
+    pub threads_per_sm: u64,
+}
+
+/// Pieces into which Inductor cuts column sums over `rows` rows for `columns` results; 1 where it does not cut.
+///
+/// Source: `reduction_split_factor` in torch/_inductor/choices.py (2.11), outer reductions.
+fn outer_splits(rows: u64, columns: u64, card: ResidentThreads) -> u64 {
+    let ResidentThreads { sm_count, threads_per_sm } = card;
+    if rows <= 32 || columns >= 64 * sm_count {
+        return 1;
+    }
+    let elements = u128::from(rows) * u128::from(columns);
+    let resident = u128::from(sm_count * threads_per_sm);
+    let split = if elements < 32 * resident {
+        32
+    } else if elements < 512 * resident {
+        let target = (sm_count * threads_per_sm / 256).div_ceil(columns.div_ceil(128)).max(1);
+        let wanted = rows.div_ceil(4 * target);
+        let divisor = nearest_divisor(rows, wanted);
+        if divisor.abs_diff(wanted) < 20 { divisor.max(32) } else { wanted }
+    } else {
+        let divisor = nearest_divisor(rows, 512);
+        if divisor.abs_diff(512) < 50 { divisor } else { 512 }
+    };
+    rows.div_ceil(4 * split)
+}
+
+/// Pieces of a sum of everything.
+fn inner_splits(rows: u64, card: ResidentThreads) -> u64 {
+    let _ = card;
+    if rows <= 8192 { 1 } else { rows.div_ceil(8192) }
+}
+
+/// The divisor of `n` nearest to `wanted`, the smaller one of two as near.
+fn nearest_divisor(n: u64, wanted: u64) -> u64 {
+    let (mut below, mut above) = (wanted.clamp(1, n.max(1)), wanted.clamp(1, n.max(1)));
+    // A divisor is never further than 1 below and n above; sizes of interest have one near.
+    for _ in 0..MAX_DIVISOR_STEPS {
+        if n % below == 0 {
+            return below;
+        }
+        if n % above == 0 {
+            return above;
+        }
+        below = below.saturating_sub(1).max(1);
+        above = (above + 1).min(n);
+    }
+    1
+}
+
+/// How far a divisor is looked for; nearer ones than 50 are all that matters.
+const MAX_DIVISOR_STEPS: u32 = 64;
 
 /// Pieces that a chunked cross-entropy cuts the tokens of a micro-batch into.
 pub const CROSS_ENTROPY_CHUNKS: u64 = 8;
@@ -433,6 +530,12 @@ impl Dims {
             // The rows of wpe are T, and so are its indices.
             Dim::MinIndicesT => t,
             Dim::SegmentsT => t / 10 + t,
+            Dim::VPadded => padded_row(v, self.compute),
+            Dim::NDropouts => 1 + 2 * u128::from(self.n_layer),
+            Dim::NormSplits => u128::from(outer_splits(self.b * self.t, self.c, self.resident_threads)),
+            Dim::QkvBiasSplits => u128::from(outer_splits(self.b * self.t, 3 * self.c, self.resident_threads)),
+            Dim::FcBiasSplits => u128::from(outer_splits(self.b * self.t, 4 * self.c, self.resident_threads)),
+            Dim::LossSplits => u128::from(inner_splits(self.b * self.t, self.resident_threads)),
             Dim::NElements => u128::from(self.n_parameters),
             Dim::ChunkTokens => (b * t).div_ceil(u128::from(CROSS_ENTROPY_CHUNKS)),
             Dim::FusedTokens => fused_chunk_tokens(b * t, v, c),

@@ -141,11 +141,8 @@ impl Allocator {
         };
         let block = self.blocks[found as usize];
         let left = block.size - bytes;
-        let splits = if small || self.kind == SegmentKind::Expandable {
-            left >= MIN_BLOCK_SIZE
-        } else {
-            left > SMALL_SIZE
-        };
+        let splits =
+            if small || self.kind == SegmentKind::Expandable { left >= MIN_BLOCK_SIZE } else { left > SMALL_SIZE };
         if splits {
             let rest = self.add_block(Block {
                 address: block.address + bytes,
@@ -271,15 +268,8 @@ impl Allocator {
         let size = (u64::MAX >> 8).next_multiple_of(LARGE_BUFFER);
         let address = self.next_address;
         self.next_address = self.next_address.saturating_add(size);
-        let id = self.add_block(Block {
-            address,
-            size,
-            prev: NONE,
-            next: NONE,
-            allocated: false,
-            mapped: false,
-            small,
-        });
+        let id =
+            self.add_block(Block { address, size, prev: NONE, next: NONE, allocated: false, mapped: false, small });
         self.pool(small).insert_unmapped(address, id);
         id
     }
@@ -291,12 +281,8 @@ impl Allocator {
         self.reserve(mapped)?;
         self.pool(block.small).remove_unmapped(block.address);
         if mapped < block.size {
-            let rest = self.add_block(Block {
-                address: block.address + mapped,
-                size: block.size - mapped,
-                prev: id,
-                ..block
-            });
+            let rest =
+                self.add_block(Block { address: block.address + mapped, size: block.size - mapped, prev: id, ..block });
             if block.next != NONE {
                 self.blocks[block.next as usize].prev = rest;
             }

@@ -203,6 +203,7 @@ impl Program {
 pub struct Writer {
     events: Vec<Event>,
     free_slots: Vec<u32>,
+    n_kept: u32,
     n_slots: u32,
     sections: Vec<Section>,
 }
@@ -211,13 +212,19 @@ impl Writer {
     /// A writer whose first `n_kept` slots belong to the caller.
     #[must_use]
     pub fn new(n_kept: u32) -> Self {
-        Self { events: Vec::new(), free_slots: Vec::new(), n_slots: n_kept, sections: Vec::new() }
+        Self { events: Vec::new(), free_slots: Vec::new(), n_kept, n_slots: n_kept, sections: Vec::new() }
     }
 
     /// The caller's slot of that number.
     #[must_use]
     pub const fn kept(n: u32) -> Slot {
         Slot(n)
+    }
+
+    /// Whether a slot is the caller's.
+    #[must_use]
+    pub const fn is_kept(&self, slot: Slot) -> bool {
+        slot.0 < self.n_kept
     }
 
     /// Stores a tensor in a slot of the caller's.

@@ -7,7 +7,7 @@ use crate::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        tensors::{Dims, Parameter, Role, Stored, Tensor, TensorBytes, TensorTooLarge, parameters},
+        tensors::{Dims, Parameter, ResidentThreads, Role, Stored, Tensor, TensorBytes, TensorTooLarge, parameters},
     },
     hardware::ComputeCapability,
     memory::{
@@ -44,6 +44,15 @@ const fn cublas_workspace_bytes(compute_capability: ComputeCapability) -> u64 {
     if compute_capability.major == 9 { 33_554_432 } else { 8_519_680 }
 }
 
+/// Threads that fit on a multiprocessor: the CUDA C++ programming guide's table of technical specifications.
+const fn threads_per_sm(capability: ComputeCapability) -> u64 {
+    match (capability.major, capability.minor) {
+        (7, 5) => 1024,
+        (8, 6 | 7 | 9) | (12, _) => 1536,
+        _ => 2048,
+    }
+}
+
 /// The longest head flash attention takes.
 const FLASH_MAX_HEAD_SIZE: u64 = 256;
 /// The longest head cuDNN's attention takes.
@@ -55,6 +64,7 @@ pub(super) struct Run<'a> {
     pub(super) train: &'a TrainConfig,
     pub(super) card: Card,
     pub(super) parameters: Vec<Parameter>,
+    pub(super) bytes: &'a TensorBytes,
     pub(super) w: Writer,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
     pub(super) has_workspace: [bool; 2],
@@ -86,7 +96,6 @@ pub(super) enum Name {
     ScalerGrowth,
     FoundInf,
     DdpBuckets,
-    ZeroTangent,
     Count,
 }
 
@@ -169,8 +178,8 @@ impl Run<'_> {
         }
         for (index, parameter) in all.iter().enumerate() {
             self.w.alloc_in(self.indexed(0, index), parameter.tensor, parameter.layer);
-            let ends_attention = parameter.tensor
-                == if self.config.bias() { Tensor::AttProjB } else { Tensor::AttProjW };
+            let ends_attention =
+                parameter.tensor == if self.config.bias() { Tensor::AttProjB } else { Tensor::AttProjW };
             if let (Attention::Math, true, Some(layer)) = (self.train.attention, ends_attention, parameter.layer) {
                 self.w.alloc_in(self.mask(layer), Tensor::Mask, Some(layer));
             }
@@ -192,8 +201,7 @@ impl Run<'_> {
     /// One batch of `estimate_loss`.
     fn eval_batch(&mut self, first: bool) -> SectionId {
         let pair = |run: &Self, x, y| [(run.name(x), Tensor::X), (run.name(y), Tensor::Y)];
-        let (new, old) =
-            (pair(self, Name::NextEvalX, Name::NextEvalY), pair(self, Name::EvalX, Name::EvalY));
+        let (new, old) = (pair(self, Name::NextEvalX, Name::NextEvalY), pair(self, Name::EvalX, Name::EvalY));
         for (slot, tensor) in if first { old } else { new } {
             self.w.alloc_in(slot, tensor, None);
         }
@@ -248,14 +256,15 @@ impl Run<'_> {
             if !first_ever && !has_logits {
                 self.w.free_kept(self.name(Name::Loss));
             }
+            // The next batch is fetched while the card is still at the forward.
+            self.w.alloc_in(self.name(Name::NextX), Tensor::X, None);
+            self.w.alloc_in(self.name(Name::NextY), Tensor::Y, None);
             let mut renames = vec![(self.name(Name::NewLoss), self.name(Name::Loss))];
             if self.keeps_logits() {
                 renames.push((self.name(Name::NewLogits), self.name(Name::Logits)));
             }
             self.w.section_renaming(Batch::Train, renames)
         };
-        self.w.alloc_in(self.name(Name::NextX), Tensor::X, None);
-        self.w.alloc_in(self.name(Name::NextY), Tensor::Y, None);
         match state {
             ForwardState::Eager(state) => eager::backward(self, state, accumulates),
             ForwardState::Compiled(state) => compiled::backward(self, state, accumulates),
@@ -263,10 +272,7 @@ impl Run<'_> {
         if self.train.del_train_logits && self.keeps_logits() {
             self.w.free_kept(self.name(Name::Logits));
         }
-        let renames = vec![
-            (self.name(Name::NextX), self.name(Name::X)),
-            (self.name(Name::NextY), self.name(Name::Y)),
-        ];
+        let renames = vec![(self.name(Name::NextX), self.name(Name::X)), (self.name(Name::NextY), self.name(Name::Y))];
         (forward, self.w.section_renaming(Batch::Train, renames))
     }
 
@@ -299,7 +305,11 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         cublas_workspace_bytes: cublas_workspace_bytes(card.compute_capability),
         n_parameter_tensors: n,
         n_parameters: config.n_parameters().ok_or(TensorTooLarge { name: "the model" })?,
-        sm_count: u64::from(card.sm_count),
+        n_layer: config.n_layer(),
+        resident_threads: ResidentThreads {
+            sm_count: u64::from(card.sm_count),
+            threads_per_sm: threads_per_sm(card.compute_capability),
+        },
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
     let used = |tensor: Tensor| is_used(train, tensor);
@@ -311,6 +321,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         config,
         train,
         card,
+        bytes: &bytes,
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
         parameters,
         has_workspace: [false; 2],

@@ -109,9 +109,8 @@ pub fn simulate(program: &Program, kind: SegmentKind, capacity_bytes: u64) -> Ou
                     return replay.finish();
                 }
             }
-            let settled = before.is_some_and(|(allocator, live)| {
-                live == replay.live_bytes && allocator.same_state(&replay.allocator)
-            });
+            let settled = before
+                .is_some_and(|(allocator, live)| live == replay.live_bytes && allocator.same_state(&replay.allocator));
             if settled {
                 break;
             }

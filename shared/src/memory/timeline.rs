@@ -86,7 +86,12 @@ struct Step {
 }
 
 /// Walks over what was played; `visit` sees each event with its moment and may stop the walk.
-fn walk(program: &Program, outcome: &Outcome, mut visit: impl FnMut(Phase, Moment, Step) -> bool, mut rename: impl FnMut(usize, usize)) {
+fn walk(
+    program: &Program,
+    outcome: &Outcome,
+    mut visit: impl FnMut(Phase, Moment, Step) -> bool,
+    mut rename: impl FnMut(usize, usize),
+) {
     let end = outcome.failure.map_or(usize::MAX, |failure| failure.moment.0);
     for played in &outcome.played {
         let section = &program.sections[played.section.index()];
@@ -142,9 +147,8 @@ fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(P
 /// Memory over the run in at most about `columns` columns, each showing its largest moment.
 #[must_use]
 pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timeline {
-    let n_events = outcome.played.last().map_or(0, |last| {
-        last.start.0 + program.sections[last.section.index()].events.len()
-    });
+    let n_events =
+        outcome.played.last().map_or(0, |last| last.start.0 + program.sections[last.section.index()].events.len());
     let n_events = outcome.failure.map_or(n_events, |failure| failure.moment.0);
     let width = n_events.div_ceil(columns.max(1)).max(1);
     let mut timeline = Timeline::default();
@@ -215,11 +219,8 @@ pub fn live_at(program: &Program, outcome: &Outcome, moment: Moment) -> Vec<Live
         .into_iter()
         .flatten()
         .map(|(stored, layer, in_eval)| {
-            let (dims, bytes) = if in_eval {
-                (&program.eval_dims, &program.eval_bytes)
-            } else {
-                (&program.dims, &program.bytes)
-            };
+            let (dims, bytes) =
+                if in_eval { (&program.eval_dims, &program.eval_bytes) } else { (&program.dims, &program.bytes) };
             LiveTensor {
                 stored,
                 layer,

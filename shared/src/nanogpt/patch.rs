@@ -20,7 +20,8 @@ pub(super) struct Site {
     pub is_read_later: bool,
 }
 
-/// `text` with each key set to its new value and the reason as a comment: `batch_size = 8  # headroom: why`.
+/// `text` with each key set to its new value and the reason as a comment: `batch_size = 8  # headroom: why`; an empty
+/// reason leaves none.
 ///
 /// A value is rewritten where it is assigned last. Where that would touch anything else (a chained assignment, a later
 /// expression that reads the key, an assignment inside a block), and where the key is missing, the key is assigned at
@@ -78,8 +79,11 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
     out
 }
 
-/// The comment that a changed line ends with.
+/// The comment that a changed line ends with; none without a reason.
 fn comment(why: &str) -> String {
+    if why.trim().is_empty() {
+        return String::new();
+    }
     let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("  # headroom: {}", shortened(why.trim()))
 }
@@ -132,6 +136,7 @@ mod tests {
             &[("batch_size", Value::Int(4), "fits")],
             "batch_size = 12\nbatch_size = 4  # headroom: fits\n",
         );
+        check("x = 3 # mine", &[("x", Value::Int(4), "")], "x = 4 # mine");
         check("x: int = 3", &[("x", Value::Int(4), "y")], "x: int = 4  # headroom: y");
     }
 

@@ -317,8 +317,7 @@ const POSITION_SCRATCH: [Tensor; 4] =
 
 /// The sort and the segmented sum of an embedding's gradient.
 fn embedding_scratch(run: &mut Run<'_>, [indices, counts, offsets, sums]: [Tensor; 4]) {
-    let order =
-        [indices, indices, indices, Tensor::EmbScalar, counts, counts, Tensor::EmbScalar, offsets, sums];
+    let order = [indices, indices, indices, Tensor::EmbScalar, counts, counts, Tensor::EmbScalar, offsets, sums];
     let held: Vec<_> = order.into_iter().map(|tensor| run.w.alloc(tensor, None)).collect();
     run.w.free_all(held);
 }

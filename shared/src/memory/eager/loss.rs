@@ -24,10 +24,17 @@ pub(super) struct SavedLoss {
 }
 
 pub(super) enum SavedKind {
-    Whole { log_probs: Slot, log_probs_f32: Option<Slot>, total_weight: Slot },
+    Whole {
+        log_probs: Slot,
+        log_probs_f32: Option<Slot>,
+        total_weight: Slot,
+    },
     Chunked,
     /// The gradients of lm_head and of its input, made in forward.
-    Fused { dlm_head: Slot, dlnf: Slot },
+    Fused {
+        dlm_head: Slot,
+        dlnf: Slot,
+    },
 }
 
 /// Forward of lm_head and loss; the loss is under [`Name::NewLoss`] when nothing is saved.
@@ -125,8 +132,7 @@ pub(super) fn backward(run: &mut Run<'_>, saved: SavedLoss, scaled: Option<Slot>
             let scalar = run.w.alloc(Tensor::Scalar, None);
             run.w.free_some(scaled);
             // In float32 the cast rows would be the same tensors; they are stored once there.
-            let mut gradient =
-                run.w.alloc(if half { Tensor::DlogProbsF32 } else { Tensor::DlogProbs }, None);
+            let mut gradient = run.w.alloc(if half { Tensor::DlogProbsF32 } else { Tensor::DlogProbs }, None);
             run.w.free(scalar);
             run.w.free_some(log_probs_f32);
             run.w.free_kept(run.name(Name::Y));

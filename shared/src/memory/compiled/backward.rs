@@ -1,0 +1,303 @@
+//! The training backward: gradients of weights as they come, everything else in the memory of what died.
+
+use super::{
+    Saved, SavedEmbedding, SavedLayer, attention,
+    wrapper::{Buf, Graph},
+};
+use crate::{
+    gpt::tensors::Tensor,
+    memory::{
+        program::Slot,
+        run::{Name, Run, uses_scaler},
+    },
+};
+
+/// Writes the backward of one micro-step; with `accumulates` the gradients of an earlier one are there already.
+pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accumulates: bool) {
+    let Some(saved) = saved else { return };
+    let scaled_loss = uses_scaler(run.train).then(|| {
+        if !std::mem::replace(&mut run.has_scaler, true) {
+            run.w.alloc_in(run.name(Name::Scaler), Tensor::Scaler, None);
+            run.w.alloc_in(run.name(Name::ScalerGrowth), Tensor::ScalerGrowth, None);
+        }
+        run.w.alloc(Tensor::Scalar, None)
+    });
+    let ones = run.w.alloc(Tensor::Scalar, None);
+    let scaled = uses_scaler(run.train).then(|| run.w.alloc(Tensor::Scalar, None));
+    let divided = run.w.alloc(Tensor::Scalar, None);
+    run.w.free_some(scaled);
+    // The model returns its logits, so that their gradient is an argument of the graph: all zeros.
+    let tangent = run.w.alloc(Tensor::ZeroTangent, None);
+    let mut backward = Backward {
+        graph: Graph::new(),
+        gradients: Vec::new(),
+        parameter: run.parameters.len(),
+        has_bias: run.config.bias(),
+        is_half: run.train.is_half(),
+        run,
+        accumulates,
+    };
+    backward.whole(&saved, tangent);
+    let Backward { graph, gradients, run, .. } = backward;
+    let slots = graph.write(run, true);
+    if accumulates {
+        // Added to the gradients that are there, in the order of the parameters, and given back.
+        run.w.free_all(gradients.into_iter().rev().filter_map(|gradient| slots.of(gradient)));
+    }
+    run.w.free_all([tangent, divided, ones]);
+    run.w.free_some(scaled_loss);
+}
+
+struct Backward<'r, 'a> {
+    run: &'r mut Run<'a>,
+    graph: Graph,
+    accumulates: bool,
+    gradients: Vec<Buf>,
+    /// Gradients are made in the reverse order of the parameters; this counts down.
+    parameter: usize,
+    has_bias: bool,
+    is_half: bool,
+}
+
+/// What runs along the residual stream: its gradient, and that gradient as the next branch takes it.
+struct Stream {
+    gradient: Buf,
+    branch: Buf,
+}
+
+impl Backward<'_, '_> {
+    fn whole(&mut self, saved: &Saved, tangent: Slot) {
+        let g = &mut self.graph;
+        let held = |g: &mut Graph, tensor, slot| g.held(tensor, slot);
+        let logits = held(g, Tensor::Logits, self.run.name(Name::Logits));
+        let zeros = held(g, Tensor::ZeroTangent, tangent);
+        let y = g.input(Tensor::Y, self.run.name(Name::Y));
+        let max = g.input(Tensor::LogitsMax, saved.logits_max);
+        let log_sum = g.input(Tensor::LogitsLogSum, saved.logits_log_sum);
+        let count = g.input(Tensor::LossCount, saved.loss_count);
+        let dlogits = g.planned(Tensor::DlogitsPadded, None);
+        g.kernel(&[dlogits], &[max, count, log_sum, y, logits, zeros]);
+
+        let lnf_out = g.input(Tensor::LnfOut, saved.lnf_out);
+        let dlm_head = g.planned(if self.is_half { Tensor::DlmHeadCast } else { Tensor::DlmHead }, None);
+        if self.is_half {
+            g.kernel(&[dlm_head], &[dlogits, lnf_out]).product();
+        }
+        let dlnf = g.planned(Tensor::DlnfCast, None);
+        let weight = saved.wte_cast.map(|slot| g.input(Tensor::WteCast, slot));
+        let reads: Vec<_> = [dlogits].into_iter().chain(weight).collect();
+        g.kernel(&[dlnf], &reads).product();
+        // In float32 nothing waits for the cast, and the product that nothing needs yet comes at the end.
+        let late_lm_head = (!self.is_half).then_some((dlogits, lnf_out));
+
+        let last_mask = saved.layers.last().and_then(|layer| layer.fcproj_mask);
+        let mut stream = self.norm(None, Tensor::Xhat1, saved.lnf, dlnf, None, last_mask);
+        for (index, layer) in saved.layers.iter().enumerate().rev() {
+            stream = self.block(index as u64, layer, stream, saved);
+        }
+        self.embeddings(saved, stream, dlm_head, late_lm_head);
+    }
+
+    /// A gradient of a parameter: an output of the graph.
+    fn gradient(&mut self, tensor: Tensor, layer: Option<u64>, parameter: usize) -> Buf {
+        let buf = self.graph.planned(tensor, layer);
+        if self.accumulates {
+            self.graph.keep(buf);
+            self.gradients.push(buf);
+        } else {
+            self.graph.keep_in(buf, self.run.gradient(parameter));
+        }
+        buf
+    }
+
+    fn next_parameters(&mut self, n: usize) -> usize {
+        self.parameter = self.parameter.saturating_sub(n);
+        self.parameter
+    }
+
+    /// A layer norm's backward: into the stream's gradient, and the weight's gradients through partial sums.
+    fn norm(
+        &mut self,
+        at: Option<u64>,
+        row: Tensor,
+        [xhat, rstd]: [Slot; 2],
+        dout: Buf,
+        stream: Option<Buf>,
+        mask: Option<Slot>,
+    ) -> Stream {
+        let g = &mut self.graph;
+        let (xhat, rstd) = (g.input(row, xhat), g.input(Tensor::Ln1Rstd, rstd));
+        let mask = mask.map(|slot| g.input(Tensor::AttprojMask, slot));
+        let gradient = g.planned(Tensor::Dresidual, at);
+        let separate = self.is_half || mask.is_some();
+        let branch = if separate { g.planned(Tensor::DresidualCast, at) } else { gradient };
+        let outputs: Vec<_> = if separate { vec![gradient, branch] } else { vec![gradient] };
+        let reads: Vec<_> = [dout, xhat, rstd].into_iter().chain(stream).chain(mask).collect();
+        let sources: Vec<_> = stream.into_iter().collect();
+        g.kernel(&outputs, &reads).in_place(gradient, &sources);
+        self.norm_gradients(at, dout, xhat);
+        Stream { gradient, branch }
+    }
+
+    /// The gradients of a norm's weight and bias, summed over the tokens in two steps.
+    fn norm_gradients(&mut self, at: Option<u64>, dout: Buf, xhat: Buf) {
+        let n = if self.has_bias { 2 } else { 1 };
+        let first = self.next_parameters(n);
+        let partials: Vec<_> = (0..n).map(|_| self.graph.planned(Tensor::NormPartials, at)).collect();
+        self.graph.kernel(&partials, &[dout, xhat]);
+        for (index, partial) in partials.into_iter().enumerate() {
+            let gradient = self.gradient(Tensor::DvecC, at, first + index);
+            self.graph.kernel(&[gradient], &[partial]);
+        }
+    }
+
+    fn block(&mut self, layer: u64, saved: &SavedLayer, stream: Stream, all: &Saved) -> Stream {
+        let at = Some(layer);
+        let fch_gelu = self.graph.input(Tensor::FchGelu, saved.fch_gelu);
+        let fc_proj = Linear {
+            weight: (Tensor::FcProjWCast, saved.fc_proj_weight),
+            dinput: Tensor::DfchGelu,
+            dweight: [Tensor::DfcProjWCast, Tensor::DfcProjW],
+            dbias: Tensor::DvecC,
+            partials: Tensor::NormPartials,
+        };
+        let dgelu = self.linear(at, stream.branch, fch_gelu, &fc_proj, true);
+        let fch = self.graph.input(Tensor::Fch, saved.fch);
+        let dfch = self.graph.planned(Tensor::Dfch, at);
+        self.graph.kernel(&[dfch], &[dgelu, fch]).in_place(dfch, &[dgelu]);
+        let ln2_out = self.graph.input(Tensor::Ln2Out, saved.ln2_out);
+        let fc = Linear {
+            weight: (Tensor::FcWCast, saved.fc_weight),
+            dinput: Tensor::Dln2Cast,
+            dweight: [Tensor::DfcWCast, Tensor::DfcW],
+            dbias: Tensor::DvecC4,
+            partials: Tensor::FcBiasPartials,
+        };
+        let dln2 = self.linear(at, dfch, ln2_out, &fc, false);
+        let stream = self.norm(at, Tensor::Xhat2, saved.ln2, dln2, Some(stream.gradient), saved.attproj_mask);
+
+        let (tensor, slot) = saved.attention.out;
+        let atty = self.graph.input(tensor, slot);
+        let att_proj = Linear {
+            weight: (Tensor::AttProjWCast, saved.att_proj_weight),
+            dinput: Tensor::Datty,
+            dweight: [Tensor::DattProjWCast, Tensor::DattProjW],
+            dbias: Tensor::DvecC,
+            partials: Tensor::NormPartials,
+        };
+        let datty = self.linear(at, stream.branch, atty, &att_proj, true);
+        let dqkv = attention::backward(self.run, &mut self.graph, layer, datty, atty, &saved.attention);
+        let ln1_out = self.graph.input(Tensor::Ln1Out, saved.ln1_out);
+        let qkv = Linear {
+            weight: (Tensor::QkvWCast, saved.qkv_weight),
+            dinput: Tensor::Dln1Cast,
+            dweight: [Tensor::DqkvWCast, Tensor::DqkvW],
+            dbias: Tensor::DvecC3,
+            partials: Tensor::QkvBiasPartials,
+        };
+        let dln1 = self.linear(at, dqkv, ln1_out, &qkv, false);
+        match saved.ln1 {
+            Some(ln1) => {
+                let below = usize::try_from(layer).unwrap_or(usize::MAX).checked_sub(1);
+                let mask = below.and_then(|below| all.layers.get(below)).and_then(|below| below.fcproj_mask);
+                self.norm(at, Tensor::Xhat1, ln1, dln1, Some(stream.gradient), mask)
+            }
+            // The first norm comes with the embeddings.
+            None => Stream { gradient: stream.gradient, branch: dln1 },
+        }
+    }
+
+    /// A linear layer's backward: the gradient of its input; those of weight and bias are outputs.
+    fn linear(&mut self, at: Option<u64>, dout: Buf, input: Buf, rows: &Linear, reduces_first: bool) -> Buf {
+        let weight_index = self.next_parameters(if self.has_bias { 2 } else { 1 });
+        let [narrow, wide] = rows.dweight;
+        let (tensor, slot) = rows.weight;
+        let weight = slot.map(|slot| self.graph.input(tensor, slot));
+        let dinput = self.graph.planned(rows.dinput, at);
+        let dweight = if self.is_half { self.graph.planned(narrow, at) } else { self.gradient(wide, at, weight_index) };
+        let dinput_reads: Vec<_> = [dout].into_iter().chain(weight).collect();
+        // `mm` computes the weight's gradient first, `addmm` the input's.
+        if self.has_bias {
+            self.graph.kernel(&[dinput], &dinput_reads).product();
+            self.graph.kernel(&[dweight], &[dout, input]).product();
+            self.bias_gradient(at, dout, rows, weight_index + 1);
+        } else {
+            self.graph.kernel(&[dweight], &[dout, input]).product();
+            self.graph.kernel(&[dinput], &dinput_reads).product();
+        }
+        let _ = reduces_first;
+        if self.is_half {
+            let gradient = self.gradient(wide, at, weight_index);
+            self.graph.kernel(&[gradient], &[dweight]);
+        }
+        dinput
+    }
+
+    fn bias_gradient(&mut self, at: Option<u64>, dout: Buf, rows: &Linear, parameter: usize) {
+        let partial = self.graph.planned(rows.partials, at);
+        let gradient = self.gradient(rows.dbias, at, parameter);
+        if self.run.bytes.of(rows.partials.into()) == self.run.bytes.of(rows.dbias.into()) {
+            self.graph.kernel(&[gradient], &[dout]);
+            return;
+        }
+        self.graph.kernel(&[partial], &[dout]);
+        self.graph.kernel(&[gradient], &[partial]);
+    }
+
+    fn embeddings(&mut self, saved: &Saved, stream: Stream, dlm_head: Buf, late: Option<(Buf, Buf)>) {
+        let g = &mut self.graph;
+        let x = g.input(Tensor::X, self.run.name(Name::X));
+        let dwte = g.planned(Tensor::DwteEmbedding, None);
+        g.kernel(&[dwte], &[]);
+        let gradient = g.planned(Tensor::Dresidual, None);
+        let (statistics, mask) = match &saved.embedding {
+            SavedEmbedding::Parts([tok_emb, pos_emb, mean, rstd]) => (
+                vec![
+                    g.input(Tensor::TokEmb, *tok_emb),
+                    g.input(Tensor::PosEmb, *pos_emb),
+                    g.input(Tensor::Ln1Mean, *mean),
+                    g.input(Tensor::Ln1Rstd, *rstd),
+                ],
+                None,
+            ),
+            SavedEmbedding::Normalized { xhat, rstd, mask } => (
+                vec![g.input(Tensor::Xhat1, *xhat), g.input(Tensor::Ln1Rstd, *rstd)],
+                mask.map(|slot| g.input(Tensor::EncodedMask, slot)),
+            ),
+        };
+        let mut reads = vec![stream.gradient, stream.branch, x, dwte];
+        reads.extend(statistics.iter().copied().chain(mask));
+        g.kernel(&[gradient], &reads).in_place(gradient, &[stream.gradient]);
+        let n = if self.has_bias { 2 } else { 1 };
+        let first = self.next_parameters(n);
+        let partials: Vec<_> = (0..n).map(|_| self.graph.planned(Tensor::NormPartials, Some(0))).collect();
+        let mut reads = vec![stream.branch];
+        reads.extend(statistics);
+        self.graph.kernel(&partials, &reads);
+        for (index, partial) in partials.into_iter().enumerate() {
+            let gradient = self.gradient(Tensor::DvecC, Some(0), first + index);
+            self.graph.kernel(&[gradient], &[partial]);
+        }
+        let pos = self.graph.input(Tensor::Pos, saved.pos);
+        let dwpe = self.gradient(Tensor::Dwpe, None, 1);
+        self.graph.kernel(&[dwpe], &[gradient, pos]);
+        if let Some((dlogits, lnf_out)) = late {
+            self.graph.kernel(&[dlm_head], &[dlogits, lnf_out]).product();
+            let total = self.gradient(Tensor::Dwte, None, 0);
+            self.graph.kernel(&[total], &[dlm_head, dwte]).in_place(total, &[dlm_head]);
+            return;
+        }
+        let total = self.gradient(Tensor::Dwte, None, 0);
+        self.graph.kernel(&[total], &[dlm_head, dwte]);
+    }
+}
+
+/// Rows of a linear layer's gradients.
+struct Linear {
+    weight: (Tensor, Option<Slot>),
+    dinput: Tensor,
+    dweight: [Tensor; 2],
+    dbias: Tensor,
+    /// Partial sums of the bias's gradient.
+    partials: Tensor,
+}
