@@ -5,6 +5,7 @@ pub mod budget;
 pub mod card;
 pub mod chart;
 pub mod command;
+pub mod course;
 pub mod edit;
 pub mod fields;
 pub mod format;

@@ -18,7 +18,6 @@ pub const THEME: &str = "Theme";
 pub const THEMES: [&str; 3] = ["Auto", "Light", "Dark"];
 
 // The run.
-pub const YOUR_CARD: &str = "Card";
 pub const YOUR_RUN: &str = "Run";
 pub const GPU: &str = "GPU";
 pub const GPU_HINT: &str = "A card's name, or its memory, as 11.69GiB";
@@ -53,7 +52,6 @@ pub const ATTENTIONS: [&str; 2] = ["flash", "math"];
 pub const ATTENTION_HINT: &str = "flash: scaled_dot_product_attention picks its kernel. math: holds (B, H, T, T)";
 pub const CHECKPOINTING: &str = "Activation checkpointing";
 pub const CHECKPOINTING_HINT: &str = "A patch: each block is computed again in backward instead of kept";
-pub const EVAL_BATCH_SIZE: &str = "eval_batch_size";
 pub const EVAL_BATCH_SIZE_HINT: &str = "A patch: the batch of estimate_loss where it is not batch_size";
 pub const DEL_EVAL_LOGITS: &str = "del logits in evaluation";
 pub const DEL_EVAL_LOGITS_HINT: &str = "A patch: logits are let go after each batch of estimate_loss";
@@ -72,7 +70,6 @@ pub const CONTEXT_HINT: &str = "What the process holds outside PyTorch; empty ta
 
 // What was read.
 pub const READS_DEFAULTS: &str = "Empty: train.py's own defaults.";
-pub const CHOICE_OUTSIDE: &str = "other";
 pub const DISMISS: &str = "Dismiss";
 
 /// What a text was taken for.
@@ -114,7 +111,7 @@ pub fn does_not_fit(phase: Phase, short: &str) -> String {
 }
 
 pub fn fits_detail(phase: Phase, card: &str) -> String {
-    format!("The most is live {}. Card: {card}.", phase_in(phase))
+    format!("The peak is {} on {card}.", phase_in(phase))
 }
 
 pub fn narrow_detail(low: &str, high: &str) -> String {
@@ -133,7 +130,6 @@ pub const FIGURE_USED: &str = "card used";
 pub const FIGURE_USED_NEEDED: &str = "card needed";
 pub const FIGURE_CARD: &str = "card has";
 pub const FIGURE_PARAMETERS: &str = "parameters";
-pub const FIGURE_TOKENS: &str = "tokens a step";
 
 pub fn band(low: &str, high: &str) -> String {
     format!("between {low} and {high}")
@@ -149,8 +145,8 @@ pub const PYTORCH_SAYS: &str = "PyTorch will say";
 
 // The chart.
 pub const CHART: &str = "Memory over the run";
+pub const CHART_UNIT: &str = "GiB; what repeats is shown once";
 pub const CHART_HELP: &str = "Point at a moment, or press the arrow keys, to see what is live. Click keeps it.";
-pub const GIB: &str = "GiB";
 pub const CARD_LINE: &str = "card";
 pub const RESERVED_LINE: &str = "reserved by PyTorch";
 pub const OTHERS_BAND: &str = "other programs";
@@ -184,15 +180,34 @@ pub const fn category(category: Category) -> &'static str {
     }
 }
 
-/// The stretch of the run that a phase belongs to, for the lower row of the axis.
+/// Whether a phase belongs to an iteration of the training loop.
+pub const fn is_in_iteration(phase: Phase) -> bool {
+    matches!(
+        phase,
+        Phase::FirstForward
+            | Phase::FirstBackward
+            | Phase::FirstOptimizer
+            | Phase::SteadyForward
+            | Phase::SteadyBackward
+            | Phase::SteadyOptimizer
+    )
+}
+
+/// What a phase outside an iteration belongs to, for the lower row of the axis.
 pub const fn stretch(phase: Phase) -> &'static str {
     match phase {
-        Phase::Init => "",
         Phase::EvalFirst | Phase::Eval => "estimate_loss",
-        Phase::FirstForward | Phase::FirstBackward | Phase::FirstOptimizer => "first iteration",
         Phase::LaterEvalFirst | Phase::LaterEval => "estimate_loss, later",
-        Phase::SteadyForward | Phase::SteadyBackward | Phase::SteadyOptimizer => "iterations",
-        Phase::Rest => "",
+        _ => "",
+    }
+}
+
+/// An iteration on the axis.
+pub const fn iteration(index: usize) -> &'static str {
+    match index {
+        0 => "iter 0",
+        1 => "iter 1",
+        _ => "later iterations",
     }
 }
 

@@ -11,7 +11,8 @@ use crate::{
     state::{
         answer::Answer,
         budget::Budget,
-        chart::{Chart, HEIGHT, N_BANDS, Tick, phase_at, share_of},
+        chart::{Chart, HEIGHT, N_BANDS, Tick, share_of},
+        course::phase_at,
         format,
     },
     text,
@@ -39,7 +40,7 @@ pub fn ChartView(
     let chart = budget.ask(|answer| answer.planned.as_ref().ok().map(Chart::of));
     view! {
         <section class="chart" aria-labelledby="chart-title">
-            <h2 class="panel-title" id="chart-title">{text::CHART}</h2>
+            <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
             <div class="chart__frame">
                 <Levels chart />
                 <Plot budget chart />
@@ -57,7 +58,6 @@ fn Levels(chart: Shown) -> impl IntoView {
     let levels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone())));
     view! {
         <div class="chart__levels" aria-hidden="true">
-            <span class="chart__unit">{text::GIB}</span>
             {move || levels.get().map(|levels| levels.into_iter().map(|(y, gib)| view! {
                 <span class="chart__level" style:top=percent(y)>{gib}</span>
             }).collect_view())}
@@ -155,7 +155,9 @@ fn Drawing(chart: Shown) -> impl IntoView {
     let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
     let y = |share: f64| format!("{:.1}", share * HEIGHT as f64);
     let capacity = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y))));
-    let levels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>())));
+    let levels = Memo::new(move |_| {
+        chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()))
+    });
     let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
     view! {
         <svg class="chart__drawing" viewBox=view_box preserveAspectRatio="none" aria-hidden="true">
@@ -192,7 +194,7 @@ fn Words(chart: Shown) -> impl IntoView {
     view! {
         <div class="chart__words" aria-hidden="true">
             {move || labels.get().map(|labels| labels.into_iter().map(|label| view! {
-                <span class=format!("chart__label chart__label--{}", label.band)
+                <span class="chart__label"
                     style:left=percent(label.x) style:top=percent(label.y)>{band_name(label.band)}</span>
             }).collect_view())}
             <span class="chart__card" style:top=capacity>{text::CARD_LINE}</span>
@@ -211,11 +213,15 @@ fn Axis(chart: Shown) -> impl IntoView {
     let phases = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.phases.clone())));
     let stretches = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.stretches.clone())));
     let row = |ticks: Memo<Option<Vec<Tick>>>| {
-        move || ticks.get().map(|ticks| ticks.into_iter().map(|tick| view! {
+        move || {
+            ticks.get().map(|ticks| {
+                ticks.into_iter().map(|tick| view! {
             <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
                 <span>{tick.label}</span>
             </span>
-        }).collect_view())
+        }).collect_view()
+            })
+        }
     };
     view! {
         <div class="chart__axis" aria-hidden="true">
@@ -231,7 +237,7 @@ fn Legend(budget: Budget) -> impl IntoView {
     view! {
         <div class="legend">
             <ul class="legend__bands">
-                {(0..N_BANDS).rev().map(|band| view! {
+                {(2..N_BANDS).chain(0..2).map(|band| view! {
                     <li class="legend__band" class:legend__band--off=move || band == 0 && !others.get()>
                         <svg class="legend__colour" viewBox="0 0 1 1" aria-hidden="true">
                             <rect class=format!("band-{band}") width="1" height="1" />
@@ -262,8 +268,7 @@ mod tests {
 
     #[test]
     fn keys_move_by_columns_phases_and_ends() {
-        let spans =
-            [(0, 4), (4, 9), (9, 12)].map(|(start, end)| Span { phase: Phase::Eval, start, end });
+        let spans = [(0, 4), (4, 9), (9, 12)].map(|(start, end)| Span { phase: Phase::Eval, start, end });
         for (key, from, to) in [
             ("ArrowLeft", 0, Some(0)),
             ("ArrowRight", 5, Some(6)),

@@ -14,16 +14,18 @@ pub fn Message(
     let message = budget.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
     let fails = Memo::new(move |_| message.with(Option::is_some));
     move || {
-        fails.get().then(|| view! {
-            <figure class="message">
-                <figcaption class="message__head">
-                    <span>{text::PYTORCH_SAYS}</span>
-                    <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move || message.get() />
-                </figcaption>
-                <p class="message__text" id="oom-message" data-testid="oom-message" tabindex="0">
-                    {move || message.get()}
-                </p>
-            </figure>
+        fails.get().then(|| {
+            view! {
+                <figure class="message">
+                    <figcaption class="message__head">
+                        <span>{text::PYTORCH_SAYS}</span>
+                        <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move || message.get() />
+                    </figcaption>
+                    <p class="message__text" id="oom-message" data-testid="oom-message" tabindex="0">
+                        {move || message.get()}
+                    </p>
+                </figure>
+            }
         })
     }
 }

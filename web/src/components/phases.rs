@@ -32,11 +32,7 @@ fn table(answer: &Answer) -> Option<Table> {
         is_peak: plan.peak.phase == peak.phase,
         fails: plan.oom.as_ref().is_some_and(|oom| oom.phase == peak.phase),
     });
-    Some(Table {
-        rows: rows.collect(),
-        certainty: [plan.basis.allocated, plan.basis.reserved],
-        fits: plan.fits,
-    })
+    Some(Table { rows: rows.collect(), certainty: [plan.basis.allocated, plan.basis.reserved], fits: plan.fits })
 }
 
 /// The table.

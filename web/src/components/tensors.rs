@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use crate::{
     state::{
         budget::Budget,
-        chart::{first_shown, phase_at},
+        course::phase_at,
         format,
         tensors::{Line, live},
     },
@@ -26,10 +26,8 @@ pub fn TensorList(
         budget.answer.with(|answer| {
             let planned = answer.0.planned.as_ref().ok()?;
             // Untouched, the list is of the very moment of the failure, not of its column's largest.
-            let moment = match follows.get() {
-                true => first_shown(&planned.plan),
-                false => planned.timeline.points.get(column)?.moment,
-            };
+            let failure = planned.plan.failure.filter(|_| follows.get());
+            let moment = failure.map_or(planned.timeline.points.get(column)?.moment, |failure| failure.moment);
             let phase = phase_at(&planned.timeline, column)?;
             Some((phase, planned.plan.fits, live(&planned.plan, moment)))
         })
@@ -45,19 +43,25 @@ pub fn TensorList(
     let total = move || shown.with(|shown| shown.as_ref().map(|(_, _, live)| live.total_bytes));
     let back = move || {
         let fits = shown.with(|shown| shown.as_ref().is_none_or(|(_, fits, _)| *fits));
-        budget.pinned.get().map(|_| view! {
-            <button type="button" class="button button--quiet" on:click=move |_| budget.pinned.set(None)>
-                {if fits { text::BACK_TO_PEAK } else { text::BACK_TO_FAILURE }}
-            </button>
+        budget.pinned.get().map(|_| {
+            view! {
+                <button type="button" class="button button--quiet" on:click=move |_| budget.pinned.set(None)>
+                    {if fits { text::BACK_TO_PEAK } else { text::BACK_TO_FAILURE }}
+                </button>
+            }
         })
     };
-    let list = move || shown.get().map(|(_, _, live)| {
-        let most = live.lines.first().map_or(1, |line| line.bytes);
-        let more = (live.n_more > 0).then(|| view! {
-            <li class="tensors__more">{text::and_more(live.n_more, &format::size(live.more_bytes))}</li>
-        });
-        view! { {live.lines.into_iter().map(|line| row(line, most)).collect_view()} {more} }
-    });
+    let list = move || {
+        shown.get().map(|(_, _, live)| {
+            let most = live.lines.first().map_or(1, |line| line.bytes);
+            let more = (live.n_more > 0).then(|| {
+                view! {
+                    <li class="tensors__more">{text::and_more(live.n_more, &format::size(live.more_bytes))}</li>
+                }
+            });
+            view! { {live.lines.into_iter().map(|line| row(line, most)).collect_view()} {more} }
+        })
+    };
     view! {
         <section class="tensors" aria-labelledby="tensors-title">
             <h2 class="panel-title">

@@ -5,13 +5,14 @@ use std::time::Duration;
 use leptos::prelude::*;
 
 use crate::{
+    browser,
     components::actions::CopyButton,
     state::budget::Budget,
     state::{
         command, format,
         verdict::{Figure, Outcome, Verdict, figures},
     },
-    browser, text,
+    text,
 };
 
 /// A screen reader hears the verdict when the edits have paused for so long.
@@ -51,6 +52,7 @@ pub fn VerdictView(
                 <p class="verdict__detail" id="verdict-detail" title=detail>{detail}</p>
                 <p class="visually-hidden" role="status">{move || announced.get()}</p>
             </div>
+            <Figures budget />
             <div class="verdict__actions">
                 <CopyButton id="copy-link" label=text::COPY_LINK primary=true
                     content=move || Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
@@ -61,7 +63,6 @@ pub fn VerdictView(
                 <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
                     content=move || budget.answer.with(|answer| command::json(&answer.0)) />
             </div>
-            <Figures budget />
         </div>
     }
 }

@@ -10,10 +10,10 @@ use headroom_shared::{
 };
 use serde_json::Value as Json;
 
-use super::session::{CONFIG_NAME, Session};
-
-/// Columns of the chart: finer than a pixel is of no use on a laptop, and every one is text in a path.
-pub const COLUMNS: usize = 360;
+use super::{
+    course::{course, failure_column, largest_column},
+    session::{CONFIG_NAME, Session},
+};
 
 /// What is shown.
 #[derive(Debug)]
@@ -33,8 +33,18 @@ pub struct Answer {
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
-    /// Memory over the run.
+    /// Memory over the run, without repeats.
     pub timeline: Timeline,
+}
+
+impl Planned {
+    /// The column that is shown where nobody points: the failure, else the peak.
+    pub fn first_shown(&self) -> usize {
+        match self.plan.failure {
+            Some(failure) => failure_column(&self.timeline, failure),
+            None => largest_column(&self.timeline),
+        }
+    }
 }
 
 impl Answer {
@@ -50,7 +60,7 @@ impl Answer {
             kind: pasted.kind,
             is_empty: session.text.trim().is_empty(),
             resolved,
-            planned: planned.map(|plan| Planned { timeline: plan.timeline(COLUMNS), plan }),
+            planned: planned.map(|plan| Planned { timeline: course(&plan), plan }),
         }
     }
 

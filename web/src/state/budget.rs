@@ -55,7 +55,7 @@ impl Budget {
                 let n_columns = planned.timeline.points.len();
                 Some(match share {
                     Some(share) => chart::column_at_share(n_columns, share),
-                    None => chart::column_at(&planned.timeline, chart::first_shown(&planned.plan)),
+                    None => planned.first_shown(),
                 })
             })
         })

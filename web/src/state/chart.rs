@@ -4,13 +4,11 @@ use headroom_shared::{
     gpt::tensors::Category,
     memory::{
         program::Phase,
-        simulate::Moment,
         timeline::{Point, Timeline},
     },
-    plan::Plan,
 };
 
-use super::answer::Planned;
+use super::{answer::Planned, course::failure_column};
 use crate::text;
 
 /// The height in the paths' own units.
@@ -18,7 +16,7 @@ pub const HEIGHT: u64 = 1000;
 /// Bands, from the bottom: other programs, the context, then the categories in their fixed order.
 pub const N_BANDS: usize = 2 + Category::ALL.len();
 /// A band is labelled inside where it is at least this share of the height.
-const LABEL_HEIGHT_MIN: f64 = 0.075;
+const LABEL_HEIGHT_MIN: f64 = 0.05;
 /// Room above the highest line.
 const HEADROOM_SHARE: f64 = 1.06;
 
@@ -93,9 +91,9 @@ impl Chart {
             capacity_y: 1.0 - total as f64 / top,
             levels: levels(top),
             phases: ticks(timeline, n, |phase| text::phase_short(phase), |phase| text::phase(phase)),
-            stretches: ticks(timeline, n, text::stretch, text::stretch),
+            stretches: stretches(timeline, n),
             labels: (0..N_BANDS).filter_map(|band| label(band, &stacks, top)).collect(),
-            failure_x: plan.failure.map(|failure| x_of(column_at(timeline, failure.moment))),
+            failure_x: plan.failure.map(|failure| x_of(failure_column(timeline, failure))),
         }
     }
 }
@@ -203,13 +201,37 @@ fn ticks(
         let width = share(span.end - span.start);
         match ticks.last_mut() {
             Some(last) if last.title == title(span.phase) => last.width += width,
-            _ => ticks.push(Tick {
-                start: share(span.start),
-                width,
-                label: label(span.phase),
-                title: title(span.phase),
-            }),
+            _ => {
+                ticks.push(Tick { start: share(span.start), width, label: label(span.phase), title: title(span.phase) })
+            }
         }
+    }
+    ticks
+}
+
+/// The run by what train.py does: its evaluations and its iterations.
+fn stretches(timeline: &Timeline, n: usize) -> Vec<Tick> {
+    let share = |columns: usize| columns as f64 / n.max(1) as f64;
+    let mut ticks: Vec<Tick> = Vec::new();
+    let mut n_iterations = 0;
+    let mut before = None;
+    for span in &timeline.spans {
+        let in_iteration = text::is_in_iteration(span.phase);
+        let ended = matches!(before, Some(Phase::FirstOptimizer | Phase::SteadyOptimizer));
+        let starts = match before {
+            Some(before) => ended || in_iteration != text::is_in_iteration(before) || before == Phase::Init,
+            None => true,
+        };
+        let width = share(span.end - span.start);
+        match ticks.last_mut() {
+            Some(last) if !starts => last.width += width,
+            _ => {
+                let label = if in_iteration { text::iteration(n_iterations) } else { text::stretch(span.phase) };
+                n_iterations += usize::from(in_iteration);
+                ticks.push(Tick { start: share(span.start), width, label, title: label });
+            }
+        }
+        before = Some(span.phase);
     }
     ticks
 }
@@ -217,7 +239,7 @@ fn ticks(
 /// Where a band is thickest over some width, its name stands in its middle.
 fn label(band: usize, stacks: &[[u64; N_BANDS]], top: f64) -> Option<Label> {
     let n = stacks.len();
-    let window = (n / 10).max(1);
+    let window = (n / 14).max(1);
     let lower = |column: usize| if band == 0 { 0 } else { stacks[column][band - 1] };
     let mut best: Option<(f64, Label)> = None;
     for start in (0..n.saturating_sub(window)).step_by(3) {
@@ -233,11 +255,6 @@ fn label(band: usize, stacks: &[[u64; N_BANDS]], top: f64) -> Option<Label> {
     best.map(|(_, label)| label)
 }
 
-/// The column that shows a moment.
-pub fn column_at(timeline: &Timeline, moment: Moment) -> usize {
-    timeline.points.partition_point(|point| point.moment <= moment).saturating_sub(1)
-}
-
 /// The column at a share of the width.
 pub fn column_at_share(n_columns: usize, share: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the columns")]
@@ -248,16 +265,6 @@ pub fn column_at_share(n_columns: usize, share: f64) -> usize {
 /// The middle of a column as a share of the width.
 pub fn share_of(column: usize, n_columns: usize) -> f64 {
     (column as f64 + 0.5) / n_columns.max(1) as f64
-}
-
-/// The moment that is shown where nobody points: the failure, else the peak.
-pub fn first_shown(plan: &Plan) -> Moment {
-    plan.failure.map_or(plan.peak.moment, |failure| failure.moment)
-}
-
-/// The phase a column is in.
-pub fn phase_at(timeline: &Timeline, column: usize) -> Option<Phase> {
-    timeline.spans.iter().find(|span| (span.start..span.end).contains(&column)).map(|span| span.phase)
 }
 
 #[cfg(test)]
@@ -294,18 +301,8 @@ mod tests {
             assert_eq!(chart.failure_x.is_some(), !planned.plan.fits);
             let width: f64 = chart.phases.iter().map(|tick| tick.width).sum();
             assert!((width - 1.0).abs() < 1e-9);
-            assert!(!chart.labels.is_empty());
+            assert!(!chart.labels.is_empty(), "{text}");
         }
-    }
-
-    #[test]
-    fn the_moment_first_shown_is_the_peak_or_the_failure() {
-        let answer = answer("batch_size = 4\ncompile = False\n");
-        let planned = answer.planned.as_ref().expect("a plan");
-        let column = column_at(&planned.timeline, first_shown(&planned.plan));
-        let live: u64 = planned.timeline.points[column].live_bytes.iter().sum();
-        assert_eq!(live, planned.plan.peak.live_bytes);
-        assert_eq!(phase_at(&planned.timeline, column), Some(planned.plan.peak.phase));
     }
 
     #[test]

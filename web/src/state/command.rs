@@ -44,7 +44,9 @@ mod tests {
         let command = command_line(&answer, &session.options);
         assert_eq!(command, "python train.py --out_dir=\"'a b'\" --n_layer=6 --dropout=0.2");
         session.options.world_size = 2;
-        assert!(command_line(&answer, &session.options).starts_with("torchrun --standalone --nproc_per_node=2 train.py"));
+        assert!(
+            command_line(&answer, &session.options).starts_with("torchrun --standalone --nproc_per_node=2 train.py")
+        );
     }
 
     #[test]

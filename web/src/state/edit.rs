@@ -31,20 +31,7 @@ fn holds(text: &str, changes: &[(&str, Value)]) -> bool {
 
 fn set_in_config(text: &str, changes: &[(&str, Value)]) -> String {
     let changes: Vec<_> = changes.iter().map(|(key, value)| (*key, value.clone(), "")).collect();
-    without_empty_reasons(&patch(text, &changes))
-}
-
-/// An edit by hand needs no reason beside it.
-fn without_empty_reasons(text: &str) -> String {
-    const EMPTY_REASON: &str = "  # headroom: ";
-    let mut out = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let end = line.trim_end_matches(['\n', '\r']).len();
-        let (code, line_break) = line.split_at(end);
-        out.push_str(code.strip_suffix(EMPTY_REASON).unwrap_or(code));
-        out.push_str(line_break);
-    }
-    out
+    patch(text, &changes)
 }
 
 /// Rewrites the last `--key=value`, or adds one after the last argument of `train.py`.

@@ -61,10 +61,7 @@ pub const RUNS: [Run; 4] = [
                eval_iters = 40\n\
                decay_lr = False\n",
     },
-    Run {
-        label: "train.py's defaults",
-        text: "",
-    },
+    Run { label: "train.py's defaults", text: "" },
 ];
 
 /// A model from scratch: it sets the keys of the shape and leaves the rest.

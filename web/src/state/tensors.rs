@@ -59,7 +59,8 @@ fn lines(tensors: Vec<LiveTensor>) -> Live {
     let mut groups: Vec<Group> = Vec::new();
     for tensor in tensors {
         let same = |group: &&mut Group| {
-            group.stored == tensor.stored && group.first.layer.is_some() == tensor.layer.is_some()
+            group.stored == tensor.stored
+                && group.first.layer.is_some() == tensor.layer.is_some()
                 && group.first.shape == tensor.shape
         };
         match groups.iter_mut().find(same) {
@@ -91,7 +92,11 @@ fn line(group: Group) -> Line {
     let name = match (group.layers.iter().min(), group.layers.iter().max()) {
         (Some(first), Some(last)) if first < last => {
             // The full name of one block, with the range in the place of its number.
-            group.first.name().replacen(&format!("h.{}.", group.first.layer.unwrap_or(0)), &format!("h.{first}–{last}."), 1)
+            group.first.name().replacen(
+                &format!("h.{}.", group.first.layer.unwrap_or(0)),
+                &format!("h.{first}–{last}."),
+                1,
+            )
         }
         _ => group.first.name(),
     };

@@ -96,12 +96,7 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
     let used = if plan.fits { text::FIGURE_USED } else { text::FIGURE_USED_NEEDED };
     let parameters = plan.request.gpt.n_parameters().unwrap_or(u64::MAX);
     [
-        bytes(
-            text::FIGURE_ALLOCATED,
-            plan.peak.max_allocated_bytes,
-            plan.basis.allocated,
-            text::FIGURE_ALLOCATED_HINT,
-        ),
+        bytes(text::FIGURE_ALLOCATED, plan.peak.max_allocated_bytes, plan.basis.allocated, text::FIGURE_ALLOCATED_HINT),
         bytes(text::FIGURE_RESERVED, plan.peak.max_reserved_bytes, plan.basis.reserved, text::FIGURE_RESERVED_HINT),
         bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &text::band(&low, &high)),
         bytes(text::FIGURE_CARD, plan.request.device.total_bytes, card_certainty(plan), &plan.request.device.name),
