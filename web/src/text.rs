@@ -215,11 +215,11 @@ pub const fn iteration(index: usize) -> &'static str {
 pub const fn phase_short(phase: Phase) -> &'static str {
     match phase {
         Phase::Init => "init",
-        Phase::EvalFirst | Phase::LaterEvalFirst => "first batch",
-        Phase::Eval | Phase::LaterEval => "batches",
+        Phase::EvalFirst | Phase::LaterEvalFirst => "batch 1",
+        Phase::Eval | Phase::LaterEval => "last one",
         Phase::FirstForward | Phase::SteadyForward => "forward",
         Phase::FirstBackward | Phase::SteadyBackward => "backward",
-        Phase::FirstOptimizer | Phase::SteadyOptimizer => "optimizer",
+        Phase::FirstOptimizer | Phase::SteadyOptimizer => "step",
         Phase::Rest => "rest",
     }
 }

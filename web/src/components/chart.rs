@@ -95,6 +95,11 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
     };
     let moment = budget_moment(budget, column);
     let cursor = move || column.get().map_or_else(|| "0".to_owned(), |column| percent(share_of(column, n_columns())));
+    // The failure has a line and words of its own.
+    let at_failure = move || {
+        let follows = budget.pointed.get().is_none() && budget.pinned.get().is_none();
+        follows && chart.with(|chart| chart.as_ref().is_some_and(|chart| chart.failure_x.is_some()))
+    };
     let is_right = move || column.get().unwrap_or(0) * 2 > n_columns();
     view! {
         <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot
@@ -103,10 +108,10 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
             aria-valuenow=move || column.get().unwrap_or(0).to_string() aria-valuetext=moment
             on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
             <Drawing chart />
-            <Words chart />
+            <Words budget chart />
             <Show when=move || chart.with(Option::is_some)
                 fallback=|| view! { <p class="chart__none">{text::STALE}</p> }>
-                <div class="chart__cursor" style:left=cursor>
+                <div class="chart__cursor" class:chart__cursor--quiet=at_failure style:left=cursor>
                     <span class="chart__moment" class:chart__moment--left=is_right>
                         {moment}
                     </span>
@@ -187,7 +192,9 @@ fn Drawing(chart: Shown) -> impl IntoView {
 
 /// Names on the drawing.
 #[component]
-fn Words(chart: Shown) -> impl IntoView {
+fn Words(budget: Budget, chart: Shown) -> impl IntoView {
+    let card = budget.ask(|answer| answer.plan().map(|plan| format::size(plan.request.device.total_bytes)));
+    let card = move || card.get();
     let labels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone())));
     let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
     let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "0".to_owned(), |c| percent(c.capacity_y)));
@@ -197,7 +204,7 @@ fn Words(chart: Shown) -> impl IntoView {
                 <span class="chart__label"
                     style:left=percent(label.x) style:top=percent(label.y)>{band_name(label.band)}</span>
             }).collect_view())}
-            <span class="chart__card" style:top=capacity>{text::CARD_LINE}</span>
+            <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {card}</span>
             {move || failure.get().map(|x| view! {
                 <span class="chart__fails" class:chart__fails--left={x > 0.6} style:left=percent(x)>
                     <strong>"✕ "{text::FAILS_HERE}</strong>

@@ -117,7 +117,8 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
     let range_id = format!("{key}-range");
     view! {
         <div class="number" title=hint(key)>
-            <label class="number__label" for=key>{key}</label>
+            // A long name breaks after an underscore.
+            <label class="number__label" for=key>{key.replace('_', "_\u{200b}")}</label>
             <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
                 aria-label=format!("{key}, {}", text::SLIDER)
                 min=min step=step max=move || value.get().max(max)

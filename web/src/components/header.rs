@@ -30,6 +30,7 @@ pub fn Header() -> impl IntoView {
             <nav class="header__pages" aria-label=text::PAGES>
                 <a href="./" aria-current="page">{text::BUDGET}</a>
             </nav>
+            <p class="header__promise">{text::NOTHING_LEAVES}</p>
             <fieldset class="switch header__theme">
                 <legend class="visually-hidden">{text::THEME}</legend>
                 {(0..THEMES.len()).map(|index| view! {

@@ -64,6 +64,8 @@ pub fn VerdictView(
                     content=move || budget.answer.with(|answer| command::json(&answer.0)) />
             </div>
         </div>
+        // Where the form is below the chart, the answer stays in sight while it changes.
+        <p class="verdict-bar" data-outcome=outcome aria-hidden="true">{headline}</p>
     }
 }
 
