@@ -7,6 +7,7 @@ mod args;
 mod gpus;
 mod plan;
 mod print;
+mod serve;
 mod style;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -45,6 +46,9 @@ pub enum Error {
     /// `plan`.
     #[error(transparent)]
     Plan(#[from] plan::Error),
+    /// `serve`.
+    #[error(transparent)]
+    Serve(#[from] serve::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -57,6 +61,7 @@ impl Error {
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
+            Self::Serve(_) => Exit::Failure,
         }
     }
 
@@ -64,6 +69,7 @@ impl Error {
         match self {
             Self::Usage(error) => error.hint(),
             Self::Plan(error) => error.hint(),
+            Self::Serve(error) => error.hint(),
             Self::Print(_) => None,
         }
     }
@@ -91,6 +97,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     };
     match command.to_str() {
         Some("plan") => plan::run(args),
+        Some("serve") => serve::run(args),
         Some("gpus") => gpus::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -102,6 +109,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
     let Some(topic) = topic else { return print_and_succeed(&overview()) };
     match topic.to_str() {
         Some("plan") => print_and_succeed(&plan::help()),
+        Some("serve") => print_and_succeed(&serve::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         _ => Err(unknown_command(&topic)),
     }
@@ -126,6 +134,7 @@ Usage: headroom COMMAND [ARGUMENTS]
 Commands:
   plan    Say whether a run fits a card, where it would fail, and what it needs
   gpus    List the cards that are known
+  serve   Serve the page on this machine
 
   help COMMAND, or COMMAND --help   Say more of a command
   --version                         Print the version

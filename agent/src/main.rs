@@ -4,6 +4,7 @@
 //! `headroom_shared`.
 
 mod cli;
+mod server;
 
 use std::process::ExitCode;
 

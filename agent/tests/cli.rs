@@ -62,6 +62,7 @@ fn exits(args: &[&str], status: i32) -> Output {
 fn help() {
     assert_snapshot!("help", text(&run(&["--help"]).stdout));
     assert_snapshot!("help_plan", text(&run(&["plan", "--help"]).stdout));
+    assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -72,6 +73,7 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["-h"], &["--help"]),
         (&["help", "plan"], &["plan", "--help"]),
         (&["plan", "config/train_gpt2.py", "--batch_size=4", "-h"], &["plan", "--help"]),
+        (&["help", "serve"], &["serve", "-h"]),
         (&["help", "gpus"], &["gpus", "--help"]),
     ] {
         assert_eq!(exits(args, 0).stdout, exits(same, 0).stdout, "{args:?}");
@@ -218,6 +220,8 @@ fn exit_statuses() {
         (vec!["gpus", "--json"], 0),
         (vec!["gpus", "x"], 2),
         (vec!["gpus", "--jso"], 2),
+        (vec!["serve", "--listen=8420"], 2),
+        (vec!["serve", "page"], 2),
     ] {
         exits(&args, status);
     }
