@@ -1,2 +1,16 @@
-//! agent: to be written.
-fn main() {}
+//! The binary `headroom`: its command line and the server on the machine with the card.
+//!
+//! Here is only the way out: what a command came to, as an exit status. Everything that is computed about a run is in
+//! `headroom_shared`.
+
+mod cli;
+mod server;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run(std::env::args_os().skip(1)) {
+        Ok(exit) => exit.into(),
+        Err(error) => cli::explain(&error).into(),
+    }
+}

@@ -134,7 +134,6 @@ pub fn plan(request: Request) -> Result<Plan, PlanError> {
         None => limited,
     };
     let device_used_bytes = outside.saturating_add(outcome.max_reserved_bytes);
-    let by_category = timeline::categories_at(&program, &outcome, outcome.peak_moment);
     let peak = Peak {
         phase: outcome.peak_phase,
         moment: outcome.peak_moment,
@@ -142,7 +141,7 @@ pub fn plan(request: Request) -> Result<Plan, PlanError> {
         max_allocated_bytes: outcome.max_allocated_bytes,
         max_reserved_bytes: outcome.max_reserved_bytes,
         device_used_bytes,
-        by_category,
+        by_category: outcome.peak_by_category,
     };
     let oom = failure.map(|failure| {
         let (dims, _) = program.sizes(if failure.in_eval {
@@ -195,5 +194,21 @@ impl Plan {
     #[must_use]
     pub fn live_at(&self, moment: Moment) -> Vec<LiveTensor> {
         timeline::live_at(&self.program, &self.outcome, moment)
+    }
+}
+
+impl Plan {
+    /// Events replayed, for benchmarks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn n_events(&self) -> usize {
+        self.outcome.played.iter().map(|p| self.program.sections[p.section.index()].events.len()).sum()
+    }
+
+    /// Events written, for benchmarks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn n_written(&self) -> (usize, usize) {
+        (self.program.sections.iter().map(|s| s.events.len()).sum(), self.outcome.played.len())
     }
 }

@@ -664,18 +664,24 @@ impl From<Tensor> for Stored {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred rows")]
+const N_TENSORS: u16 = Tensor::ALL.len() as u16;
+
 impl Stored {
+    /// One more than the largest [`Self::code`].
+    pub const N_CODES: usize = Role::ALL.len() * Tensor::ALL.len();
+
     /// A number for events; [`Self::from_code`] reads it.
     #[must_use]
     pub const fn code(self) -> u16 {
-        (self.role as u16) << 10 | self.tensor as u16
+        self.role as u16 * N_TENSORS + self.tensor as u16
     }
 
     /// What [`Self::code`] wrote.
     #[must_use]
     pub fn from_code(code: u16) -> Option<Self> {
-        let role = *Role::ALL.get(usize::from(code >> 10))?;
-        let tensor = *Tensor::ALL.get(usize::from(code & 0x3ff))?;
+        let role = *Role::ALL.get(usize::from(code / N_TENSORS))?;
+        let tensor = *Tensor::ALL.get(usize::from(code % N_TENSORS))?;
         Some(Self { tensor, role })
     }
 

@@ -29,6 +29,9 @@ pub struct BlockId(u32);
 
 const NONE: u32 = u32::MAX;
 
+/// How a free block is ordered and found: size, address, and which block it is.
+type Key = (u64, u64, u32);
+
 #[derive(Clone, Copy, Debug)]
 struct Block {
     address: u64,
@@ -135,14 +138,18 @@ impl Allocator {
     /// The card has no room, even after cached segments were given back.
     pub fn alloc(&mut self, bytes: u64) -> Result<BlockId, OutOfMemory> {
         let small = bytes <= SMALL_SIZE;
-        let found = match self.take_best_fit(bytes, small) {
-            Some(id) => id,
-            None => self.new_room(bytes, small)?,
+        let pool = if small { &mut self.small } else { &mut self.large };
+        let (found, at) = match pool.best_fit(bytes, self.kind, &self.blocks) {
+            Some((found, at)) => (found, Some(at)),
+            None => (self.new_room(bytes, small)?, None),
         };
         let block = self.blocks[found as usize];
         let left = block.size - bytes;
-        let splits =
-            if small || self.kind == SegmentKind::Expandable { left >= MIN_BLOCK_SIZE } else { left > SMALL_SIZE };
+        let splits = if small || self.kind == SegmentKind::Expandable {
+            left >= MIN_BLOCK_SIZE
+        } else {
+            left > SMALL_SIZE
+        };
         if splits {
             let rest = self.add_block(Block {
                 address: block.address + bytes,
@@ -158,7 +165,13 @@ impl Allocator {
             let block = &mut self.blocks[found as usize];
             block.next = rest;
             block.size = bytes;
-            self.insert_free(rest);
+            let key = (left, block.address + bytes, rest);
+            match at {
+                Some(at) => self.pool(small).replace(at, key),
+                None => self.pool(small).insert(key),
+            }
+        } else if let Some(at) = at {
+            self.pool(small).remove_at(at);
         }
         let block = &mut self.blocks[found as usize];
         block.allocated = true;
@@ -172,15 +185,23 @@ impl Allocator {
         let block = &mut self.blocks[id as usize];
         block.allocated = false;
         self.allocated_bytes -= block.size;
-        let (prev, next) = (block.prev, block.next);
-        self.absorb(id, prev);
-        self.absorb(id, next);
-        self.insert_free(id);
-    }
-
-    fn take_best_fit(&mut self, bytes: u64, small: bool) -> Option<u32> {
-        let pool = if small { &mut self.small } else { &mut self.large };
-        pool.take_best_fit(bytes, self.kind, &self.blocks)
+        let (prev, next, small) = (block.prev, block.next, block.small);
+        // A neighbour's place in the pool goes over to the merged block.
+        let mut place = None;
+        for neighbour in [prev, next] {
+            if let Some(key) = self.absorb(id, neighbour) {
+                let pool = self.pool(small);
+                if let Some(old) = place.replace(key) {
+                    pool.remove(old);
+                }
+            }
+        }
+        let block = &self.blocks[id as usize];
+        let key = (block.size, block.address, id);
+        match place {
+            Some(old) => self.pool(small).replace_key(old, key),
+            None => self.pool(small).insert(key),
+        }
     }
 
     /// Room for a request no cached block serves: a new segment, or the expandable one grown; given-back cached
@@ -245,8 +266,8 @@ impl Allocator {
             let want = (bytes - size).min(self.blocks[next as usize].size);
             candidate = self.map(next, want, step)?;
         }
-        let block = self.blocks[candidate as usize];
-        self.pool(small).remove(&block, candidate);
+        let key = self.key(candidate);
+        self.pool(small).remove(key);
         Some(candidate)
     }
 
@@ -292,8 +313,7 @@ impl Allocator {
         }
         self.blocks[id as usize].mapped = true;
         let (prev, next) = (self.blocks[id as usize].prev, self.blocks[id as usize].next);
-        self.absorb(id, prev);
-        self.absorb(id, next);
+        self.absorb_all(id, [prev, next]);
         self.insert_free(id);
         Some(id)
     }
@@ -307,7 +327,8 @@ impl Allocator {
                 let block = self.blocks[id as usize];
                 match self.kind {
                     SegmentKind::Native if block.prev == NONE && block.next == NONE => {
-                        self.pool(small).remove(&block, id);
+                        let key = self.key(id);
+                        self.pool(small).remove(key);
                         self.reserved_bytes -= block.size;
                         self.unused_ids.push(id);
                     }
@@ -327,7 +348,8 @@ impl Allocator {
         if end <= start {
             return;
         }
-        self.pool(block.small).remove(&block, id);
+        let key = self.key(id);
+        self.pool(block.small).remove(key);
         if start > block.address {
             let front = Block { size: start - block.address, next: id, ..block };
             let front_id = self.add_block(front);
@@ -352,46 +374,63 @@ impl Allocator {
         middle.mapped = false;
         self.reserved_bytes -= end - start;
         let (prev, next) = (middle.prev, middle.next);
-        self.absorb(id, prev);
-        self.absorb(id, next);
+        self.absorb_all(id, [prev, next]);
         let address = self.blocks[id as usize].address;
         self.pool(block.small).insert_unmapped(address, id);
     }
 
-    /// Merges a free neighbour of the same mapping into `id` (`try_merge_blocks`).
-    fn absorb(&mut self, id: u32, neighbour: u32) {
+    /// Merges free neighbours and takes them out of the pool.
+    fn absorb_all(&mut self, id: u32, neighbours: [u32; 2]) {
+        for neighbour in neighbours {
+            if let Some(key) = self.absorb(id, neighbour) {
+                let small = self.blocks[id as usize].small;
+                self.pool(small).remove(key);
+            }
+        }
+    }
+
+    /// Merges a free neighbour of the same mapping into `id` (`try_merge_blocks`); gives the key under which the pool
+    /// still has the neighbour, for the caller to remove.
+    fn absorb(&mut self, id: u32, neighbour: u32) -> Option<Key> {
         if neighbour == NONE {
-            return;
+            return None;
         }
         let other = self.blocks[neighbour as usize];
         let block = self.blocks[id as usize];
         if other.allocated || other.mapped != block.mapped {
-            return;
+            return None;
         }
-        if other.mapped {
-            self.pool(other.small).remove(&other, neighbour);
-        } else {
-            self.pool(other.small).remove_unmapped(other.address);
-        }
+        let merged = &mut self.blocks[id as usize];
+        merged.size = block.size + other.size;
         if block.prev == neighbour {
-            self.blocks[id as usize].address = other.address;
-            self.blocks[id as usize].prev = other.prev;
+            merged.address = other.address;
+            merged.prev = other.prev;
             if other.prev != NONE {
                 self.blocks[other.prev as usize].next = id;
             }
         } else {
-            self.blocks[id as usize].next = other.next;
+            merged.next = other.next;
             if other.next != NONE {
                 self.blocks[other.next as usize].prev = id;
             }
         }
-        self.blocks[id as usize].size = block.size + other.size;
         self.unused_ids.push(neighbour);
+        if other.mapped {
+            return Some((other.size, other.address, neighbour));
+        }
+        self.pool(other.small).remove_unmapped(other.address);
+        None
+    }
+
+    fn key(&self, id: u32) -> Key {
+        let block = &self.blocks[id as usize];
+        (block.size, block.address, id)
     }
 
     fn insert_free(&mut self, id: u32) {
-        let block = self.blocks[id as usize];
-        self.pool(block.small).insert(&block, id);
+        let key = self.key(id);
+        let small = self.blocks[id as usize].small;
+        self.pool(small).insert(key);
     }
 
     fn add_block(&mut self, block: Block) -> u32 {

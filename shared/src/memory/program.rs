@@ -114,6 +114,12 @@ impl Event {
         self.slot
     }
 
+    /// A [`Stored::code`], or a number beyond every code where the slot is given back.
+    #[must_use]
+    pub const fn code(self) -> usize {
+        self.code as usize
+    }
+
     /// What it does.
     #[must_use]
     pub fn action(self) -> Action {

@@ -1,0 +1,147 @@
+//! The command line: which command is meant, its help, and what an error says and exits with.
+//!
+//! Each command is a file below, with its options as one table that makes the parser and the help alike. What a person
+//! reads is put together in memory and leaves by [`print`] alone.
+
+mod args;
+mod gpus;
+mod plan;
+mod print;
+mod serve;
+mod style;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use thiserror::Error;
+
+use args::UsageError;
+
+/// How a command ended; the numbers are a contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: done, and for `plan`: it fits.
+    Success,
+    /// 1: done, and the answer is no; or the work itself failed.
+    Failure,
+    /// 2: the command line or the config cannot be used.
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Success => Self::SUCCESS,
+            Exit::Failure => Self::from(1),
+            Exit::Usage => Self::from(2),
+        }
+    }
+}
+
+/// Why a command gave no answer.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The command line.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    /// `plan`.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+    /// `serve`.
+    #[error(transparent)]
+    Serve(#[from] serve::Error),
+    /// The way out.
+    #[error(transparent)]
+    Print(#[from] print::Error),
+}
+
+impl Error {
+    fn exit(&self) -> Exit {
+        match self {
+            // Who reads the other end has seen enough, as with `head`.
+            Self::Print(error) if error.is_closed_pipe() => Exit::Success,
+            // Not 1, which would say that the run does not fit.
+            Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
+            Self::Serve(_) => Exit::Failure,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Usage(error) => error.hint(),
+            Self::Plan(error) => error.hint(),
+            Self::Serve(error) => error.hint(),
+            Self::Print(_) => None,
+        }
+    }
+}
+
+/// Says on standard error what went wrong, unless nobody is there to read, and gives the exit status.
+pub fn explain(error: &Error) -> Exit {
+    let exit = error.exit();
+    if exit != Exit::Success {
+        let hint = error.hint().map_or_else(String::new, |hint| format!("\nhint: {hint}\n"));
+        print::note(&format!("headroom: {error}\n{hint}"));
+    }
+    exit
+}
+
+/// Runs the command that the arguments, without the program's name, ask for.
+///
+/// # Errors
+/// The command line cannot be used, or the command could not do its work.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
+    let mut args = args.into_iter();
+    let Some(command) = args.next() else {
+        print::note(&overview());
+        return Ok(Exit::Usage);
+    };
+    match command.to_str() {
+        Some("plan") => plan::run(args),
+        Some("serve") => serve::run(args),
+        Some("gpus") => gpus::run(args),
+        Some("help" | "--help" | "-h") => help(args.next()),
+        Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
+        _ => Err(unknown_command(&command)),
+    }
+}
+
+fn help(topic: Option<OsString>) -> Result<Exit, Error> {
+    let Some(topic) = topic else { return print_and_succeed(&overview()) };
+    match topic.to_str() {
+        Some("plan") => print_and_succeed(&plan::help()),
+        Some("serve") => print_and_succeed(&serve::help()),
+        Some("gpus") => print_and_succeed(&gpus::help()),
+        _ => Err(unknown_command(&topic)),
+    }
+}
+
+fn unknown_command(command: &OsString) -> Error {
+    UsageError::UnknownCommand { command: command.to_string_lossy().chars().take(80).collect() }.into()
+}
+
+fn print_and_succeed(text: &str) -> Result<Exit, Error> {
+    print::data(text)?;
+    Ok(Exit::Success)
+}
+
+fn overview() -> String {
+    format!(
+        "\
+Headroom {}: what a nanoGPT run takes of a card's memory. Know before you OOM.
+
+Usage: headroom COMMAND [ARGUMENTS]
+
+Commands:
+  plan    Say whether a run fits a card, where it would fail, and what it needs
+  gpus    List the cards that are known
+  serve   Serve the page on this machine
+
+  help COMMAND, or COMMAND --help   Say more of a command
+  --version                         Print the version
+
+Start with what you give to train.py:
+  headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"
+",
+        env!("CARGO_PKG_VERSION")
+    )
+}

@@ -1,0 +1,205 @@
+//! `headroom plan`: a run as it would be started, planned for one card.
+//!
+//! [`options`] reads the words and [`report`] draws the answer; here are the files, the problems and the exit status.
+
+mod options;
+mod report;
+
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Read},
+};
+
+use headroom_shared::{
+    link::encode,
+    nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Severity, Source},
+    plan::{Plan, PlanError, plan},
+    session::{Finding, Resolved, resolve},
+};
+use thiserror::Error;
+
+use super::{
+    Exit,
+    args::{Parsed, UsageError, nearest, parse},
+    print,
+    style::Style,
+};
+pub use options::help;
+use options::{EVAL_BATCH_SIZE, FLAGS, Given, Request, take_word};
+
+/// Where `headroom serve` answers unless told otherwise; a link opens there.
+const PAGE: &str = "http://127.0.0.1:8420/";
+
+/// Why there is no plan.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A config file.
+    #[error("{name}: {error}")]
+    Unreadable {
+        /// As given.
+        name: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A config file that Python would not read either.
+    #[error("{name}: this is not UTF-8 text")]
+    NotText {
+        /// As given.
+        name: String,
+    },
+    /// More than is read, and far more than a command line of nanoGPT has.
+    #[error("{count} config files and settings; at most {MAX_SOURCES} are read")]
+    TooMany {
+        /// How many were given.
+        count: usize,
+    },
+    /// Beyond any card.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A plan that JSON cannot hold.
+    #[error("the plan cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// What to try instead.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                Some("paths start from the folder you are in; a setting is written --key=value".to_owned())
+            }
+            Self::Plan(_) => Some("is a number in the config larger than meant?".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The words cannot be used, a config file cannot be read, or there is nothing to plan.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+    let mut request = Request::default();
+    if parse("plan", FLAGS, args, &mut request, take_word)? == Parsed::Help {
+        print::data(&help())?;
+        return Ok(Exit::Success);
+    }
+    if request.json && request.link {
+        return Err(UsageError::Exclusive("json", "link").into());
+    }
+    if request.options.vram_bytes.is_some() && !request.names_gpu {
+        request.options.gpu.clear();
+    }
+    let resolved = resolve(&sources(&request.given)?, &request.options);
+    let problems = problems(&resolved);
+    let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
+        print::note(&(said(&problems, &resolved) + &findings(&resolved, |severity| severity == Severity::Error)));
+        return Ok(Exit::Usage);
+    };
+    let plan = plan(asked).map_err(Error::from)?;
+    // The answer first, also where both streams end on one screen.
+    print::data(&answer(&request, &resolved, &plan)?)?;
+    print::note(&said(&problems, &resolved));
+    if request.json || request.link {
+        print::note(&findings(&resolved, |_| true));
+    }
+    Ok(if plan.fits { Exit::Success } else { Exit::Failure })
+}
+
+fn answer(request: &Request, resolved: &Resolved, plan: &Plan) -> Result<String, Error> {
+    if request.link {
+        return Ok(format!("{PAGE}#{}\n", encode(&resolved.settings, &request.options)));
+    }
+    if request.json {
+        return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config))? + "\n");
+    }
+    Ok(report::report(plan, &resolved.findings, &Style::of_stdout()))
+}
+
+fn sources(given: &[Given]) -> Result<Vec<Source>, Error> {
+    if given.len() > MAX_SOURCES {
+        return Err(Error::TooMany { count: given.len() });
+    }
+    given
+        .iter()
+        .map(|given| match given {
+            Given::Config(path) => read_config(path),
+            Given::Setting(text) => Ok(Source::Override { text: text.clone() }),
+        })
+        .collect()
+}
+
+fn read_config(path: &OsStr) -> Result<Source, Error> {
+    let name = path.to_string_lossy().into_owned();
+    // One byte over the limit is enough for the reader to refuse the file, and /dev/zero ends.
+    let limit = MAX_SOURCE_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        return Err(Error::Unreadable { name, error });
+    }
+    match String::from_utf8(bytes) {
+        // As Python does with a byte order mark.
+        Ok(text) => Ok(Source::File { name, text: text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text) }),
+        Err(_) => Err(Error::NotText { name }),
+    }
+}
+
+/// What the reader says, in the light of what it cannot know: our own key and options.
+fn problems(resolved: &Resolved) -> Vec<Problem> {
+    const UNKNOWN_KEY: &str = "Unknown config key: ";
+    let mut problems = resolved.settings.problems.as_slice().to_vec();
+    problems.retain(|problem| !problem.message.ends_with(&format!("{UNKNOWN_KEY}{EVAL_BATCH_SIZE}")));
+    // nanoGPT stops at the first thing that is wrong with an argument.
+    let mut stopped_at = BTreeSet::new();
+    problems.retain(|problem| !stops_nanogpt(problem) || stopped_at.insert(problem.source.clone()));
+    for problem in &mut problems {
+        if problem.hint.is_none()
+            && let Some((_, key)) = problem.message.split_once(UNKNOWN_KEY)
+        {
+            problem.hint = nearest(FLAGS, key).map(|near| format!("did you mean {near}?"));
+        }
+    }
+    problems
+}
+
+/// Whether nanoGPT would stop at an argument. In a file the rest is still of use, and what was used instead is said.
+fn stops_nanogpt(problem: &Problem) -> bool {
+    problem.severity == Severity::Error && problem.line == 0
+}
+
+fn said(problems: &[Problem], resolved: &Resolved) -> String {
+    let mut said = String::new();
+    let mut hinted = false;
+    for problem in problems {
+        // A hint belongs to what stands above it.
+        said.push_str(if hinted { "\n" } else { "" });
+        said.push_str(&format!("{problem}\n"));
+        hinted = problem.hint.is_some();
+    }
+    match resolved.settings.problems.omitted() {
+        0 => {}
+        n => said.push_str(&format!("and {n} more\n")),
+    }
+    said
+}
+
+fn findings(resolved: &Resolved, wanted: impl Fn(Severity) -> bool) -> String {
+    resolved.findings.iter().filter(|finding| wanted(finding.severity)).map(finding_text).collect()
+}
+
+fn finding_text(finding: &Finding) -> String {
+    let hint = match (finding.key, finding.severity) {
+        ("gpu", Severity::Error) => "\nhint: `headroom gpus` lists every card; --vram 11.69GiB stands for any other\n",
+        _ => "",
+    };
+    format!("{}: {}\n{hint}", option_or_key(finding.key), finding.message)
+}
+
+/// A finding's key as it is written on the command line.
+fn option_or_key(key: &str) -> String {
+    let is_option = FLAGS.iter().any(|flag| flag.name == key);
+    if is_option { format!("--{key}") } else { key.to_owned() }
+}

@@ -1,0 +1,232 @@
+//! The words of `headroom plan`: its options as one table, and the rest as nanoGPT's own command line.
+
+use std::ffi::OsString;
+
+use headroom_shared::{
+    memory::message::TorchVersion,
+    nanogpt::defaults,
+    session::Options,
+    train_config::{Attention, CrossEntropy, Optimizer},
+    units::parse_size,
+};
+
+use crate::cli::args::{Flag, UsageError, Word, nearest, options_help};
+
+/// What the words come to.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// The card, its surroundings, and what is patched into nanoGPT.
+    pub options: Options,
+    /// Whether `options.gpu` was given.
+    pub names_gpu: bool,
+    /// Whether to print JSON.
+    pub json: bool,
+    /// Whether to print the link alone.
+    pub link: bool,
+    /// nanoGPT's own command line, in its order.
+    pub given: Vec<Given>,
+}
+
+/// One thing on nanoGPT's command line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Given {
+    /// A config file's path.
+    Config(OsString),
+    /// `--key=value`, or what was meant to be one.
+    Setting(String),
+}
+
+/// The patch that nanoGPT has no key for and that is written like one.
+pub const EVAL_BATCH_SIZE: &str = "eval_batch_size";
+
+/// The table of this command's options, in the order of the help.
+pub const FLAGS: &[Flag<Request>] = &[
+    Flag {
+        name: "gpu",
+        value: Some("NAME"),
+        doc: "The card, as in \"RTX 4070\", rtx3060, \"A100 80GB\"\n[default: RTX 4070; `headroom gpus` lists all]",
+        set: |request, name| {
+            name.clone_into(&mut request.options.gpu);
+            request.names_gpu = true;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "vram",
+        value: Some("SIZE"),
+        doc: "The card's memory, as in 11.69GiB: instead of a name,\nor where CUDA reports another total than the table",
+        set: |request, size| size_into(&mut request.options.vram_bytes, size),
+    },
+    Flag {
+        name: "other-processes",
+        value: Some("SIZE"),
+        doc: "What other programs hold on the card [default: 0]",
+        set: |request, size| put(&mut request.options.other_processes_bytes, bytes(size)?),
+    },
+    Flag {
+        name: "context-bytes",
+        value: Some("SIZE"),
+        doc: "The CUDA context [default: estimated by card]",
+        set: |request, size| size_into(&mut request.options.context_bytes, size),
+    },
+    Flag {
+        name: "attention",
+        value: Some("flash|math"),
+        doc: "flash: scaled_dot_product_attention; math: nanoGPT's slow\nattention, which holds (B, NH, T, T) [default: flash]",
+        set: |request, word| {
+            let words = [("flash", Attention::Flash), ("math", Attention::Math)];
+            put(&mut request.options.attention, choice(word, &words)?)
+        },
+    },
+    Flag {
+        name: "activation-checkpointing",
+        value: None,
+        doc: "Each block's activations are computed again in backward",
+        set: |request, _| put(&mut request.options.activation_checkpointing, true),
+    },
+    Flag {
+        name: "optimizer",
+        value: Some("NAME"),
+        doc: "adamw-fused, adamw-foreach or adamw-8bit [default: adamw-fused]",
+        set: |request, word| {
+            let words = [
+                ("adamw-fused", Optimizer::AdamwFused),
+                ("adamw-foreach", Optimizer::AdamwForeach),
+                ("adamw-8bit", Optimizer::Adamw8bit),
+            ];
+            put(&mut request.options.optimizer, choice(word, &words)?)
+        },
+    },
+    Flag {
+        name: "cross-entropy",
+        value: Some("KIND"),
+        doc: "whole: over all tokens at once; chunked; or fused, as in\nLiger [default: whole]",
+        set: |request, word| {
+            let words =
+                [("whole", CrossEntropy::Whole), ("chunked", CrossEntropy::Chunked), ("fused", CrossEntropy::Fused)];
+            put(&mut request.options.cross_entropy, choice(word, &words)?)
+        },
+    },
+    Flag {
+        name: "del-eval-logits",
+        value: None,
+        doc: "`del logits` after each batch of estimate_loss",
+        set: |request, _| put(&mut request.options.del_eval_logits, true),
+    },
+    Flag {
+        name: "del-train-logits",
+        value: None,
+        doc: "`del logits` after each backward",
+        set: |request, _| put(&mut request.options.del_train_logits, true),
+    },
+    Flag {
+        name: "world-size",
+        value: Some("N"),
+        doc: "Processes of data parallelism, one card each [default: 1]",
+        set: |request, n| match n.parse() {
+            Ok(n) if n > 0 => put(&mut request.options.world_size, n),
+            _ => Err(format!("{n:?} is no number of processes, 1 or more")),
+        },
+    },
+    Flag {
+        name: "expandable-segments",
+        value: None,
+        doc: "PYTORCH_ALLOC_CONF=expandable_segments:True",
+        set: |request, _| put(&mut request.options.expandable_segments, true),
+    },
+    Flag {
+        name: "torch",
+        value: Some("VERSION"),
+        doc: "The PyTorch whose messages are printed [default: 2.11]",
+        set: |request, version| {
+            version.parse::<TorchVersion>().map_err(|error| error.to_string())?;
+            version.clone_into(&mut request.options.torch);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "json",
+        value: None,
+        doc: "Print the plan as JSON, schema 1",
+        set: |request, _| put(&mut request.json, true),
+    },
+    Flag {
+        name: "link",
+        value: None,
+        doc: "Print only a link that opens this plan in the page of\n`headroom serve`",
+        set: |request, _| put(&mut request.link, true),
+    },
+];
+
+fn put<T>(to: &mut T, value: T) -> Result<(), String> {
+    *to = value;
+    Ok(())
+}
+
+fn bytes(size: &str) -> Result<u64, String> {
+    parse_size(size).map_err(|error| error.to_string())
+}
+
+fn size_into(to: &mut Option<u64>, size: &str) -> Result<(), String> {
+    put(to, Some(bytes(size)?))
+}
+
+fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, String> {
+    words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        format!("{word:?} is none of {}", names.join(", "))
+    })
+}
+
+/// Takes what is none of our options: a config file, a setting, or a mistake.
+///
+/// # Errors
+/// It has dashes, no value, and no name of nanoGPT's: then it was meant for us.
+pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
+    let given = match word {
+        // nanoGPT takes a word with `=` for a setting; its reader says that the dashes are missing.
+        Word::Plain(word) => match word.into_string() {
+            Ok(text) if text.contains('=') => Given::Setting(text),
+            Ok(path) => Given::Config(path.into()),
+            Err(path) => Given::Config(path),
+        },
+        Word::Other(text) => {
+            let name = text.trim_start_matches('-');
+            let is_setting = text.contains('=') || defaults::find(name).is_some() || name == EVAL_BATCH_SIZE;
+            if !is_setting {
+                let near = nearest(FLAGS, &text).or_else(|| Some(format!("--{}=…", defaults::nearest(name)?)));
+                return Err(UsageError::UnknownOption { command: "plan", option: text, near });
+            }
+            Given::Setting(text)
+        }
+    };
+    request.given.push(given);
+    Ok(())
+}
+
+/// The help of this command.
+pub fn help() -> String {
+    format!(
+        "\
+Says whether a nanoGPT run fits a card, where it would fail, and what it needs.
+
+Usage: headroom plan [CONFIG.py …] [--key=value …] [OPTIONS]
+
+Takes what `python train.py` of nanoGPT takes, in any order; later ones win:
+  CONFIG.py      A config file. It is read, never run
+  --key=value    Any setting of nanoGPT, as in --batch_size=64 --compile=False, and
+                 --vocab_size=N       [default: by the data set, else 50304]
+                 --eval_batch_size=N  for a train.py patched to evaluate in other batches
+
+Options:
+{}
+Sizes are written as 11.69GiB, 800MiB, 12GB or in bytes.
+Exit status: 0 it fits, 1 it does not fit, 2 the command line or the config cannot be used.
+
+Examples:
+  headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"
+  headroom plan config/train_shakespeare_char.py --vram 6GiB --other-processes 800MiB --json
+",
+        options_help(FLAGS)
+    )
+}

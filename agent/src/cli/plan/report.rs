@@ -1,0 +1,317 @@
+//! A plan for a person: the answer first in words, then PyTorch's message, the phases, the peak, and what it all rests on.
+
+use headroom_shared::{
+    gpt::tensors::Category,
+    hardware::Provenance,
+    memory::program::Phase,
+    nanogpt::Severity,
+    plan::{Oom, Plan, basis::Certainty},
+    session::Finding,
+    units::{human_size, pytorch_size},
+};
+
+use crate::cli::style::{Bar, Ends, Ink, Style};
+
+/// Cells of the widest bar; a wider one says no more.
+const BAR_CELLS_MAX: usize = 48;
+/// Cells below which a bar says nothing and is left out.
+const BAR_CELLS_MIN: usize = 10;
+
+/// The whole answer.
+pub fn report(plan: &Plan, findings: &[Finding], style: &Style) -> String {
+    let mut parts = vec![verdict(plan, style)];
+    parts.extend(plan.oom.as_ref().map(|oom| message(oom, style)));
+    parts.push(phases(plan, style));
+    parts.push(peak(plan, style));
+    parts.push(outside(plan, style));
+    parts.push(basis(plan, style));
+    if !findings.is_empty() {
+        parts.push(notes(findings, style));
+    }
+    parts.join("\n")
+}
+
+/// "Fits on RTX 4070: 2.61 GiB left.", and whether that is sure.
+fn verdict(plan: &Plan, style: &Style) -> String {
+    let device = &plan.request.device;
+    let card = match device.name.strip_prefix("GeForce ") {
+        Some(model) => model.to_owned(),
+        // Known by its memory alone, it has no name.
+        None if device.sm_count.is_none() => format!("a card of {}", human_size(device.total_bytes)),
+        None => device.name.to_string(),
+    };
+    let [low, high] = plan.basis.band_bytes;
+    let by = human_size(plan.headroom_bytes.unsigned_abs());
+    let (ink, answer, doubt) = match &plan.oom {
+        None => (
+            Ink::Fits,
+            format!("Fits on {card}: {by} left."),
+            (high > device.total_bytes).then(|| {
+                format!("Close: at the upper end of the estimates it takes {} and does not fit.", human_size(high))
+            }),
+        ),
+        Some(oom) => {
+            let tensor = format!("{} {} {}", oom.tensor, shape(&oom.shape), oom.dtype.name());
+            let answer = format!("Does not fit on {card}: fails {} on {tensor}, {by} short.", in_phase(oom.phase));
+            let doubt = (low <= device.total_bytes)
+                .then(|| format!("Close: at the lower end of the estimates it takes {} and fits.", human_size(low)));
+            (Ink::DoesNotFit, answer, doubt)
+        }
+    };
+    let lines = style.wrapped(&answer, 0);
+    let painted: String = lines.lines().map(|line| style.paint(ink, line) + "\n").collect();
+    painted + &doubt.map_or_else(String::new, |doubt| style.wrapped(&doubt, 0))
+}
+
+fn shape(axes: &[u64]) -> String {
+    let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
+    format!("({})", axes.join(", "))
+}
+
+fn message(oom: &Oom, style: &Style) -> String {
+    let asked = format!(
+        "PyTorch asks for {} with {} allocated, and says:",
+        pytorch_size(oom.requested_bytes),
+        pytorch_size(oom.allocated_bytes)
+    );
+    style.wrapped(&asked, 0) + &style.wrapped(&oom.message, 2)
+}
+
+/// Peaks by phase: numbers, and a bar against the card.
+fn phases(plan: &Plan, style: &Style) -> String {
+    const NUMBERS: usize = 10;
+    let device_bytes = plan.request.device.total_bytes;
+    let outside_bytes = outside_bytes(plan);
+    let name_columns =
+        plan.phases.iter().map(|peak| phase_label(peak.phase).len()).max().unwrap_or(0).max("phase".len());
+    let fails = if plan.fits { "" } else { " fails" };
+    let used = name_columns + 3 * (NUMBERS + 2) + 2 + fails.len();
+    let cells = style.table_columns().saturating_sub(used + 1).min(BAR_CELLS_MAX);
+    let bar = (cells >= BAR_CELLS_MIN).then_some(Bar {
+        cells,
+        card_bytes: device_bytes,
+        largest_bytes: plan.peak.device_used_bytes,
+    });
+    let heading = if plan.fits { "By phase" } else { "By phase, as it would be with all the room it wants" };
+    let mut text = style.paint(Ink::Heading, heading) + "\n";
+    let columns =
+        format!("{:name_columns$}  {:>NUMBERS$}  {:>NUMBERS$}  {:>NUMBERS$}", "", "live", "allocated", "reserved");
+    let card = bar.map_or_else(String::new, |_| format!("  {} card", human_size(device_bytes)));
+    text.push_str(&style.paint(Ink::Quiet, &(columns + &card)));
+    text.push('\n');
+    for peak in &plan.phases {
+        let [live, allocated, reserved] =
+            [peak.live_bytes, peak.max_allocated_bytes, peak.max_reserved_bytes].map(human_size);
+        text.push_str(&format!(
+            "{:name_columns$}  {live:>NUMBERS$}  {allocated:>NUMBERS$}  {reserved:>NUMBERS$}",
+            phase_label(peak.phase)
+        ));
+        if let Some(bar) = bar {
+            let ends = Ends {
+                outside_bytes,
+                live_bytes: outside_bytes.saturating_add(peak.live_bytes),
+                reserved_bytes: outside_bytes.saturating_add(peak.max_reserved_bytes),
+            };
+            text.push_str("  ");
+            text.push_str(&bar.draw(ends, style));
+        }
+        if plan.oom.as_ref().is_some_and(|oom| oom.phase == peak.phase) {
+            text.push_str(&style.paint(Ink::DoesNotFit, fails));
+        }
+        text.push('\n');
+    }
+    if bar.is_some() {
+        text.push_str(&style.paint(Ink::Quiet, &legend(style)));
+        text.push('\n');
+    }
+    text
+}
+
+fn legend(style: &Style) -> String {
+    let glyphs = style.glyphs();
+    format!(
+        "{} outside PyTorch  {} live  {} reserved, not live  {} end of the card",
+        glyphs.outside, glyphs.live, glyphs.reserved, glyphs.card
+    )
+}
+
+/// What is live at the fullest moment.
+fn peak(plan: &Plan, style: &Style) -> String {
+    let peak = &plan.peak;
+    let heading = format!("At the peak, {}", in_phase(peak.phase));
+    let mut text = style.paint(Ink::Heading, &heading) + "\n";
+    let rows = Category::ALL.iter().zip(peak.by_category).filter(|(_, bytes)| *bytes > 0);
+    let rows: Vec<(&str, u64)> = rows.map(|(category, bytes)| (category_name(*category), bytes)).collect();
+    for (name, bytes) in rows {
+        text.push_str(&row(name, &human_size(bytes), &share(bytes, peak.live_bytes), style));
+    }
+    text.push_str(&row("live", &human_size(peak.live_bytes), "100 %", style));
+    text
+}
+
+/// What the card holds beside PyTorch's tensors, up to its end.
+fn outside(plan: &Plan, style: &Style) -> String {
+    let context = &plan.request.context;
+    let band = if context.band_low == context.band_high {
+        context.source.to_owned()
+    } else {
+        format!("{} to {}", human_size(context.band_low), human_size(context.band_high))
+    };
+    let others = plan.request.other_processes_bytes;
+    let device = &plan.request.device;
+    let mut text = style.paint(Ink::Heading, "On the whole card") + "\n";
+    text.push_str(&row("PyTorch, reserved", &human_size(plan.peak.max_reserved_bytes), "", style));
+    text.push_str(&row("CUDA context", &human_size(context.bytes), &band, style));
+    text.push_str(&row(
+        "other processes",
+        &human_size(others),
+        if others == 0 { "none given" } else { "as given" },
+        style,
+    ));
+    let [low, high] = plan.basis.band_bytes.map(human_size);
+    text.push_str(&row(
+        "used at the peak",
+        &human_size(plan.peak.device_used_bytes),
+        &format!("{low} to {high}"),
+        style,
+    ));
+    text.push_str(&row("card", &human_size(device.total_bytes), "", style));
+    text
+}
+
+fn basis(plan: &Plan, style: &Style) -> String {
+    let basis = &plan.basis;
+    let card = match plan.request.device.total_provenance {
+        Provenance::Measured { .. } => ("measured", "CUDA printed it on such a card"),
+        Provenance::Estimated { .. } => ("estimated", "from the size on the box; --vram takes what CUDA reports"),
+        Provenance::Given => ("given", "as on the command line"),
+    };
+    let allocated = match basis.allocated {
+        Certainty::Exact => "every tensor, as in recorded runs of this kind",
+        Certainty::Measured => "read off a card",
+        Certainty::Estimated => "every tensor that is known; a part of them follows a rule",
+    };
+    let context = match basis.context {
+        Certainty::Estimated => "by the card's architecture; --context-bytes takes what yours has",
+        Certainty::Exact | Certainty::Measured => "as given",
+    };
+    let rows = [
+        ("allocated", certainty(basis.allocated), allocated),
+        ("reserved", certainty(basis.reserved), "a replica of PyTorch's allocator"),
+        ("CUDA context", certainty(basis.context), context),
+        ("card", card.0, card.1),
+    ];
+    let mut text = style.paint(Ink::Heading, "What the figures rest on") + "\n";
+    rows.iter().for_each(|(name, how, why)| text.push_str(&row(name, how, why, style)));
+    text
+}
+
+fn notes(findings: &[Finding], style: &Style) -> String {
+    let mut text = style.paint(Ink::Heading, "Worth knowing") + "\n";
+    for finding in findings {
+        let kind = if finding.severity == Severity::Note { "" } else { "warning: " };
+        text.push_str(&style.wrapped(&format!("{kind}{}", finding.message), 0));
+    }
+    text
+}
+
+/// A name, a figure and a remark, in the columns that all small tables share; a long remark goes on below itself.
+fn row(name: &str, figure: &str, remark: &str, style: &Style) -> String {
+    let start = format!("{name:18}  {figure:>10}  ");
+    let line = format!("{start}{remark}");
+    if style.columns.is_none_or(|columns| line.chars().count() <= columns) {
+        return format!("{}\n", line.trim_end());
+    }
+    let remark = style.wrapped(remark, start.len());
+    format!("{start}{}", remark.trim_start())
+}
+
+fn outside_bytes(plan: &Plan) -> u64 {
+    plan.request.other_processes_bytes.saturating_add(plan.request.context.bytes)
+}
+
+/// Rounded; what is there is never nothing, and what is not all of it is never all.
+fn share(part: u64, whole: u64) -> String {
+    let per_mille = u128::from(part) * 1000 / u128::from(whole.max(1));
+    match per_mille {
+        0..10 if part > 0 => " <1 %".to_owned(),
+        _ if part < whole => format!("{:>3} %", ((per_mille + 5) / 10).min(99)),
+        _ => "100 %".to_owned(),
+    }
+}
+
+const fn certainty(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Exact => "exact",
+        Certainty::Measured => "measured",
+        Certainty::Estimated => "estimated",
+    }
+}
+
+const fn category_name(category: Category) -> &'static str {
+    match category {
+        Category::Parameters => "parameters",
+        Category::Gradients => "gradients",
+        Category::OptimizerState => "optimizer state",
+        Category::CastCache => "cast cache",
+        Category::Activations => "activations",
+        Category::LogitsAndLoss => "logits and loss",
+        Category::Workspace => "workspace",
+        Category::Input => "input",
+    }
+}
+
+/// A phase in a table.
+const fn phase_label(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Init => "init",
+        Phase::EvalFirst => "eval, first batch",
+        Phase::Eval => "eval",
+        Phase::FirstForward => "first forward",
+        Phase::FirstBackward => "first backward",
+        Phase::FirstOptimizer => "first optimizer step",
+        Phase::LaterEvalFirst => "later eval, first batch",
+        Phase::LaterEval => "later eval",
+        Phase::SteadyForward => "forward",
+        Phase::SteadyBackward => "backward",
+        Phase::SteadyOptimizer => "optimizer step",
+        Phase::Rest => "rest",
+    }
+}
+
+/// A phase in a sentence.
+const fn in_phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Init => "at init",
+        Phase::EvalFirst => "in the first batch of evaluation",
+        Phase::Eval => "in evaluation",
+        Phase::FirstForward => "in the first forward",
+        Phase::FirstBackward => "in the first backward",
+        Phase::FirstOptimizer => "in the first optimizer step",
+        Phase::LaterEvalFirst => "in the first batch of a later evaluation",
+        Phase::LaterEval => "in a later evaluation",
+        Phase::SteadyForward => "in a later forward",
+        Phase::SteadyBackward => "in a later backward",
+        Phase::SteadyOptimizer => "in a later optimizer step",
+        Phase::Rest => "at rest",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_whole_only_where_it_is() {
+        for (part, whole, expected) in [
+            (1, 1000, " <1 %"),
+            (10, 1000, "  1 %"),
+            (999, 1000, " 99 %"),
+            (10, 10, "100 %"),
+            (1, 3, " 33 %"),
+            (u64::MAX, u64::MAX, "100 %"),
+        ] {
+            assert_eq!(share(part, whole), expected, "{part} of {whole}");
+        }
+    }
+}

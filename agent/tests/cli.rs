@@ -1,0 +1,432 @@
+//! The command line as people and programs use it: the real binary, its streams and its exit status.
+//!
+//! `HEADROOM_BIN` names a binary to test in place of this build's. `INSTA_UPDATE=always` writes the snapshots anew.
+
+use std::{
+    io::{Read, Write},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+/// The README's example.
+const README: [&str; 5] = ["plan", "config/train_gpt2.py", "--batch_size=64", "--gpu", "RTX 4070"];
+/// The same without torch.compile.
+const EAGER: [&str; 5] = ["plan", "config/train_gpt2.py", "--batch_size=64", "--gpu=RTX 4070", "--compile=False"];
+
+/// In this folder, where `config` lies; nothing of the surroundings shows.
+fn headroom(args: &[&str]) -> Command {
+    let mut command =
+        Command::new(std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into()));
+    command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")).stdin(Stdio::null());
+    for name in ["NO_COLOR", "COLUMNS", "TERM", "LC_CTYPE", "LANG"] {
+        command.env_remove(name);
+    }
+    command.env("LC_ALL", "C.UTF-8");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    headroom(args).output().expect("headroom runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// Both streams and the status, for a snapshot.
+fn shown(command: &mut Command) -> String {
+    let output = command.output().expect("headroom runs");
+    let status = output.status.code().expect("no signal");
+    format!("{}--- stderr\n{}--- exit {status}\n", text(&output.stdout), text(&output.stderr))
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = run(args);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{args:?} prints no JSON: {error}\n{}", text(&output.stderr)))
+}
+
+#[track_caller]
+fn exits(args: &[&str], status: i32) -> Output {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(status), "{args:?}\n{}", text(&output.stderr));
+    // Data alone is on standard output, and there is none where the command line cannot be used.
+    assert_eq!(output.stdout.is_empty(), status == 2, "{args:?} prints\n{}", text(&output.stdout));
+    output
+}
+
+#[test]
+fn help() {
+    assert_snapshot!("help", text(&run(&["--help"]).stdout));
+    assert_snapshot!("help_plan", text(&run(&["plan", "--help"]).stdout));
+    assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
+    assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
+}
+
+#[test]
+fn help_is_found_wherever_it_is_looked_for() {
+    for (args, same) in [
+        (&["help"][..], &["--help"][..]),
+        (&["-h"], &["--help"]),
+        (&["help", "plan"], &["plan", "--help"]),
+        (&["plan", "config/train_gpt2.py", "--batch_size=4", "-h"], &["plan", "--help"]),
+        (&["help", "serve"], &["serve", "-h"]),
+        (&["help", "gpus"], &["gpus", "--help"]),
+    ] {
+        assert_eq!(exits(args, 0).stdout, exits(same, 0).stdout, "{args:?}");
+    }
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    for flag in ["--version", "-V"] {
+        assert_eq!(text(&exits(&[flag], 0).stdout), concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+}
+
+#[test]
+fn commands_of_later_versions_do_not_exist_yet() {
+    for command in ["diagnose", "train", "sample", "watch", "runs", "token", "bench", "doctor", "data"] {
+        let output = exits(&[command], 2);
+        assert_eq!(
+            text(&output.stderr),
+            format!("headroom: there is no command \"{command}\"\n\nhint: `headroom help` lists the commands\n")
+        );
+    }
+}
+
+#[test]
+fn a_run_that_does_not_fit() {
+    assert_snapshot!("does_not_fit", shown(&mut headroom(&README)));
+}
+
+#[test]
+fn a_run_that_fits() {
+    let args = ["plan", "config/train_gpt2.py", "--batch_size=4", "--compile=False", "--gpu", "rtx4070"];
+    assert_snapshot!("fits", shown(headroom(&args).env("COLUMNS", "80")));
+}
+
+#[test]
+fn a_terminal_without_unicode() {
+    let args = ["plan", "--compile=False", "--vram=12GB", "--other-processes", "2GiB", "--dtype=float16"];
+    assert_snapshot!("ascii", shown(headroom(&args).env("COLUMNS", "80").env("LC_ALL", "C")));
+    let output = headroom(&EAGER).env("LC_ALL", "C").output().expect("headroom runs");
+    assert!(output.stdout.is_ascii());
+}
+
+#[test]
+fn no_terminal_is_too_narrow_or_too_wide() {
+    for (columns, widest) in [("1", 40), ("50", 50), ("80", 80), ("300", 120), ("wide", 100)] {
+        let output = headroom(&["plan", "--batch_size=1"]).env("COLUMNS", columns).output().expect("headroom runs");
+        let stdout = text(&output.stdout);
+        // The numbers by phase stay on one line.
+        let longest = stdout.lines().map(|line| line.chars().count()).max().expect("lines");
+        assert!(longest <= widest.max(59), "{columns}: {longest}");
+        assert_eq!(stdout.contains('█'), widest >= 80, "{columns}");
+    }
+}
+
+#[test]
+fn findings_close_the_answer() {
+    let args = ["plan", "--compile=False", "--gpu=Tesla T4", "--dtype=bfloat16", "--batch_size=1"];
+    let output = exits(&args, 0);
+    let stdout = text(&output.stdout);
+    let notes = stdout.split_once("Worth knowing\n").expect("they are there").1;
+    assert!(notes.starts_with("warning: Tesla T4 has no bfloat16 units"), "{notes}");
+    // JSON has no place for them.
+    let output = exits(&[&args[..], &["--json"]].concat(), 0);
+    assert!(text(&output.stderr).starts_with("dtype: Tesla T4 has no bfloat16 units"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn problems_of_a_config_are_told_after_the_answer() {
+    assert_snapshot!("problems_in_a_file", {
+        let output = run(&["plan", "config/broken.py", "--gpu=RTX 4090", "--compile=False"]);
+        let first = text(&output.stdout).lines().next().unwrap_or_default();
+        format!("{first}\n--- stderr\n{}--- exit {}\n", text(&output.stderr), output.status.code().unwrap_or(-1))
+    });
+}
+
+#[test]
+fn what_stops_nanogpt_is_told_with_a_hint() {
+    for (name, args) in [
+        ("unknown_keys", &["plan", "--gpus=4", "--batch-size=3", "--learning_rte=1e-3", "batch_size=4"][..]),
+        ("wrong_types", &["plan", "--batch_size=big", "--compile=false", "--dropout=0", "--compile"]),
+        ("no_such_card", &["plan", "--gpu", "RTX 4071"]),
+        ("ambiguous_card", &["plan", "--gpu", "A100"]),
+        ("no_such_file", &["plan", "config/train_gpt3.py"]),
+        ("unknown_option", &["plan", "--activation-checkpoints"]),
+    ] {
+        assert_snapshot!(format!("problem_{name}"), shown(&mut headroom(args)));
+    }
+}
+
+#[test]
+fn exit_statuses() {
+    let fits = ["plan", "--compile=False", "--batch_size=1", "--gradient_accumulation_steps=1"];
+    let with = |more: &[&'static str]| [&fits[..], more].concat();
+    for (args, status) in [
+        (with(&[]), 0),
+        (with(&["--vram", "1GiB"]), 1),
+        (with(&["--vram", "1GiB", "--json"]), 1),
+        (with(&["--vram", "1GiB", "--link"]), 1),
+        (with(&["--vram=0"]), 1),
+        (with(&["--other-processes=11.5GiB"]), 1),
+        (with(&["--context-bytes=11.5GiB"]), 1),
+        (with(&["--json"]), 0),
+        (with(&["--link"]), 0),
+        (with(&["--gpu", "A100"]), 2),
+        (with(&["--gpu", "A100 80GB"]), 0),
+        (with(&["--gpu="]), 2),
+        (with(&["--gpu"]), 2),
+        (with(&["--gpu", "--json"]), 2),
+        (with(&["--vram=lots"]), 2),
+        (with(&["--torch=new"]), 2),
+        (with(&["--torch", "2.5"]), 0),
+        (with(&["--attention=math"]), 0),
+        (with(&["--attention=fast"]), 2),
+        (with(&["--activation-checkpointing", "--expandable-segments"]), 0),
+        (with(&["--activation-checkpointing=1"]), 2),
+        (with(&["--optimizer=adamw-8bit", "--cross-entropy=fused"]), 0),
+        (with(&["--optimizer=adamw-foreach", "--cross-entropy=chunked"]), 0),
+        (with(&["--optimizer=sgd"]), 2),
+        (with(&["--cross-entropy=none"]), 2),
+        (with(&["--del-eval-logits", "--del-train-logits"]), 0),
+        (with(&["--world-size=0"]), 2),
+        (with(&["--world-size=2"]), 2),
+        (with(&["--world-size=2", "--gradient_accumulation_steps=2"]), 0),
+        (with(&["--json", "--link"]), 2),
+        (with(&["--eval_batch_size=1", "--vocab_size=65"]), 0),
+        (with(&["--eval_batch_size=big"]), 2),
+        (with(&["--n_head=5"]), 2),
+        (with(&["--batch_size=0"]), 2),
+        (with(&["--n_layer=99999999999999999999"]), 2),
+        (with(&["--n_embd=9223372036854775807", "--n_head=1"]), 2),
+        (with(&["--init_from=gpt3"]), 2),
+        (with(&["--x"]), 2),
+        (with(&["-x"]), 2),
+        (with(&["config"]), 2),
+        (with(&["config/not_text.bin"]), 2),
+        (with(&["config/train_gpt2.py", "--batch_size=1"]), 0),
+        (with(&["--", "config/train_gpt2.py", "--batch_size=1"]), 0),
+        (vec!["plan", "config/broken.py", "--compile=False", "--batch_size=1"], 0),
+        (vec![], 2),
+        (vec!["plans"], 2),
+        (vec!["help", "plans"], 2),
+        (vec!["gpus"], 0),
+        (vec!["gpus", "--json"], 0),
+        (vec!["gpus", "x"], 2),
+        (vec!["gpus", "--jso"], 2),
+        (vec!["serve", "--listen=8420"], 2),
+        (vec!["serve", "page"], 2),
+    ] {
+        exits(&args, status);
+    }
+}
+
+#[test]
+fn later_words_win() {
+    let batch_size = |args: &[&str]| {
+        let args = [&["plan", "--json", "--compile=False"], args].concat();
+        json(&args)["config"]["batch_size"].as_u64().expect("a number")
+    };
+    assert_eq!(batch_size(&["config/train_gpt2.py", "--batch_size=3"]), 3);
+    assert_eq!(batch_size(&["--batch_size=3", "config/train_gpt2.py"]), 12);
+    assert_eq!(batch_size(&["--batch_size=3", "--gpu", "L4", "--batch_size=5"]), 5);
+    assert_eq!(batch_size(&[]), 12);
+}
+
+#[test]
+fn options_reach_the_plan() {
+    let plan = |args: &[&str]| json(&[&EAGER[..], &["--json"], args].concat());
+    let base = plan(&[]);
+    let peak = |plan: &Value| plan["peak"]["max_memory_allocated"].as_u64().expect("bytes");
+    for smaller in [
+        &["--activation-checkpointing"][..],
+        &["--cross-entropy=fused"],
+        &["--cross-entropy=chunked"],
+        &["--optimizer=adamw-8bit"],
+        &["--block_size=512"],
+    ] {
+        assert!(peak(&plan(smaller)) < peak(&base), "{smaller:?}");
+    }
+    for larger in [&["--attention=math"][..], &["--bias=True"]] {
+        assert!(peak(&plan(larger)) > peak(&base), "{larger:?}");
+    }
+    let one = plan(&["--gradient_accumulation_steps=1"]);
+    assert!(peak(&plan(&["--world-size=2", "--gradient_accumulation_steps=2"])) > peak(&one));
+    let reserved = |plan: &Value| plan["peak"]["max_memory_reserved"].as_u64().expect("bytes");
+    assert!(reserved(&plan(&["--expandable-segments"])) < reserved(&base));
+    let used = |plan: &Value| plan["peak"]["device_used_bytes"].as_u64().expect("bytes");
+    assert_eq!(used(&plan(&["--other-processes=2GiB"])) - used(&base), 2 << 30);
+    assert_eq!(used(&plan(&["--context-bytes=0"])), reserved(&base));
+    assert_eq!(plan(&["--vram=11.5GiB"])["device"]["total_bytes"], 12_348_030_976_u64);
+    assert_eq!(plan(&["--vram=11.5GiB"])["device"]["name"], "GeForce RTX 4070");
+    let message = |torch: &str| plan(&["--torch", torch])["oom"]["message"].as_str().expect("a message").to_owned();
+    assert_ne!(message("2.1"), message("2.11"));
+    let live = |plan: &Value, phase: usize| plan["phases"][phase]["live_bytes_peak"].as_u64().expect("bytes");
+    let (eval_first, eval, steady_forward) = (1, 2, 8);
+    assert!(live(&plan(&["--eval_batch_size=8"]), eval_first) < live(&base, eval_first));
+    assert!(live(&plan(&["--del-eval-logits"]), eval) < live(&base, eval));
+    assert!(live(&plan(&["--del-train-logits"]), steady_forward) < live(&base, steady_forward));
+}
+
+#[test]
+fn memory_alone_stands_for_a_card() {
+    let plan = json(&["plan", "--vram", "6GiB", "--compile=False", "--json"]);
+    assert_eq!(plan["device"]["total_bytes"], 6_442_450_944_u64);
+    assert_eq!(plan["device"]["name"], "6.00 GiB card (8.9)");
+}
+
+#[test]
+fn json_is_the_contract() {
+    for (name, args) in [("plan_json", README), ("plan_json_eager", EAGER)] {
+        let output = run(&[&args[..], &["--json"]].concat());
+        assert_snapshot!(name, text(&output.stdout));
+    }
+}
+
+#[track_caller]
+fn names(json: &Value, expected: &str) {
+    let names: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
+    let mut expected: Vec<&str> = expected.split(' ').collect();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+}
+
+/// As the design lists them; a name more or less breaks a program somewhere.
+#[test]
+fn json_has_exactly_the_names_of_the_contract() {
+    let json = json(&[&EAGER[..], &["--json"]].concat());
+    names(&json, "schema config device fits headroom_bytes phases peak oom basis fixes");
+    names(&json["device"], "name total_bytes compute_capability");
+    names(&json["peak"], "phase live_bytes max_memory_allocated max_memory_reserved device_used_bytes by_category");
+    names(
+        &json["peak"]["by_category"],
+        "parameters gradients optimizer_state cast_cache activations logits_and_loss workspace input",
+    );
+    names(&json["oom"], "phase tensor shape dtype requested_bytes allocated_bytes message");
+    names(&json["basis"], "allocated reserved context band_bytes");
+    let phases = json["phases"].as_array().expect("a list");
+    let names_of_phases: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
+    assert_eq!(
+        names_of_phases.join(" "),
+        "init eval_first eval first_forward first_backward first_optimizer later_eval_first later_eval steady_forward \
+         steady_backward steady_optimizer rest"
+    );
+    for phase in phases {
+        names(phase, "name live_bytes_peak max_memory_allocated max_memory_reserved");
+    }
+    assert_eq!(json["schema"], 1);
+    for basis in ["allocated", "reserved", "context"] {
+        let word = json["basis"][basis].as_str().expect("a word");
+        assert!(["exact", "measured", "estimated"].contains(&word), "{basis}: {word}");
+    }
+    let categories = json["peak"]["by_category"].as_object().expect("an object");
+    let sum: u64 = categories.values().filter_map(Value::as_u64).sum();
+    assert_eq!(json["peak"]["live_bytes"], sum, "the parts are the whole");
+}
+
+#[test]
+fn json_of_a_run_that_fits_has_no_failure() {
+    let json = json(&["plan", "--compile=False", "--batch_size=1", "--json"]);
+    assert_eq!((&json["fits"], &json["oom"]), (&Value::Bool(true), &Value::Null));
+    let total = json["device"]["total_bytes"].as_i64().expect("bytes");
+    let used = json["peak"]["device_used_bytes"].as_i64().expect("bytes");
+    assert_eq!(json["headroom_bytes"], total - used);
+}
+
+#[test]
+fn a_link_says_all_that_was_given() {
+    let args = ["plan", "config/train_gpt2.py", "--batch_size=8", "--compile=False", "--vram=8GiB", "--link"];
+    let output = run(&args);
+    assert_eq!(
+        text(&output.stdout),
+        "http://127.0.0.1:8420/#1&eval_interval=1000&log_interval=10&wandb_log=True&wandb_project=owt\
+         &wandb_run_name=gpt2-124M&gradient_accumulation_steps=40&batch_size=8&block_size=1024&max_iters=600000\
+         &weight_decay=0.1&lr_decay_iters=600000&eval_iters=200&compile=False&gpu=&vram=8589934592\n"
+            .replace("&log_interval=10&wandb_log", "&log_interval=10&eval_iters=200&wandb_log")
+            .replace("600000&eval_iters=200&compile", "600000&compile")
+    );
+}
+
+#[test]
+fn the_cards_are_listed() {
+    let gpus = json(&["gpus", "--json"]);
+    names(&gpus, "schema gpus");
+    let rows = gpus["gpus"].as_array().expect("a list");
+    assert!(rows.len() >= 45, "{} cards", rows.len());
+    for row in rows {
+        names(
+            row,
+            "name total_bytes total_basis total_source compute_capability sm_count memory_bandwidth_bytes_per_second \
+             bf16_flops fp16_flops tf32_flops fp32_flops source",
+        );
+    }
+    let wide = run(&["gpus"]);
+    let narrow = headroom(&["gpus"]).env("COLUMNS", "100").output().expect("headroom runs");
+    assert_eq!(text(&wide.stdout).lines().count(), rows.len() + 1);
+    assert!(text(&narrow.stdout).lines().all(|line| line.chars().count() <= 100));
+    for row in rows {
+        let name = row["name"].as_str().expect("a name");
+        exits(&["plan", "--compile=False", "--batch_size=1", "--n_layer=1", "--gpu", name], 0);
+    }
+}
+
+#[test]
+fn a_file_is_not_coloured() {
+    for stdout in [run(&EAGER).stdout, headroom(&EAGER).env("NO_COLOR", "1").output().expect("headroom runs").stdout] {
+        assert!(!stdout.contains(&0x1b));
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    for args in [&EAGER[..], &["gpus"], &["--help"]] {
+        let mut child = headroom(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("headroom runs");
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
+        let status = child.wait().expect("it ends");
+        // Where the reader goes only after the last write, the status is the answer's.
+        assert!(matches!(status.code(), Some(0 | 1)), "{args:?}: {status}");
+        assert_eq!(stderr, "", "{args:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
+    let output = headroom(&["gpus"]).stdout(full).output().expect("headroom runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).starts_with("headroom: standard output cannot be written"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_config_may_come_through_a_pipe() {
+    let mut child = headroom(&["plan", "/dev/stdin", "--compile=False", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("headroom runs");
+    child.stdin.take().expect("piped").write_all("\u{feff}batch_size = 3\r\n".as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["config"]["batch_size"], 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_an_end_is_given_up() {
+    let output = exits(&["plan", "/dev/zero"], 2);
+    assert!(text(&output.stderr).contains("longer than 5 MB"), "{}", text(&output.stderr));
+}
