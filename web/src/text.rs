@@ -96,7 +96,7 @@ pub fn link_left_out(parts: &[String], later: Option<u32>) -> String {
 // The verdict.
 pub const NO_PLAN: &str = "No plan yet";
 pub const NO_PLAN_DETAIL: &str = "The run as it stands cannot be planned.";
-pub const STALE: &str = "Fix what is named beside the config, and the plan is back.";
+pub const STALE: &str = "The last plan, until what is named beside the config is mended.";
 
 pub fn fits(left: &str) -> String {
     format!("Fits: {left} left")
@@ -127,6 +127,7 @@ pub const FIGURE_ALLOCATED_HINT: &str = "torch.cuda.max_memory_allocated()";
 pub const FIGURE_RESERVED: &str = "max reserved";
 pub const FIGURE_RESERVED_HINT: &str = "torch.cuda.max_memory_reserved()";
 pub const FIGURE_USED: &str = "card used";
+pub const FIGURES: [&str; 5] = [FIGURE_ALLOCATED, FIGURE_RESERVED, FIGURE_USED, FIGURE_CARD, FIGURE_PARAMETERS];
 pub const FIGURE_USED_NEEDED: &str = "card needed";
 pub const FIGURE_CARD: &str = "card has";
 pub const FIGURE_PARAMETERS: &str = "parameters";

@@ -33,15 +33,13 @@ pub fn CopyButton(
             set_timeout(move || said.set(None), SAYS_SO_FOR);
         });
     };
-    let label = move || match said.get() {
-        None => label,
-        Some(true) => text::COPIED,
-        Some(false) => text::NOT_COPIED,
-    };
+    let word = move || said.get().map(|copied| if copied { text::COPIED } else { text::NOT_COPIED });
     view! {
         <button type="button" id=id data-testid=id class="button" class:button--primary=primary
             prop:disabled=move || !enabled.get() on:click=copy>
-            <span aria-live="polite">{label}</span>
+            // The label keeps its room, so that no button moves.
+            <span class:button__hidden=move || said.get().is_some()>{label}</span>
+            <span class="button__said" role="status">{word}</span>
         </button>
     }
 }

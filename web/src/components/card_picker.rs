@@ -58,6 +58,12 @@ fn GpuField(budget: Budget) -> impl IntoView {
         }
         open.set(false);
     };
+    let keep_typed = move || {
+        let text = input.get_untracked().map(|input| input.value()).unwrap_or_default();
+        if value.with_untracked(|value| *value != text) {
+            set(&text);
+        }
+    };
     let show = move || {
         typed.set(String::new());
         active.set(value.with_untracked(|value| card::choices().position(|(name, _)| name == value)).unwrap_or(0));
@@ -74,6 +80,7 @@ fn GpuField(budget: Budget) -> impl IntoView {
                     choose(name);
                 }
             }
+            "Enter" => keep_typed(),
             "Escape" if open.get_untracked() => open.set(false),
             _ => return,
         }
@@ -95,13 +102,16 @@ fn GpuField(budget: Budget) -> impl IntoView {
                 on:click=move |_| if !open.get_untracked() { show() }
                 on:input:target=move |event| {
                     let text = event.target().value();
-                    set(&text);
+                    // Half a name is no card yet: the plan stays until one is known or the field is left.
+                    if card::is_known(&text) {
+                        set(&text);
+                    }
                     typed.set(text);
                     active.set(0);
                     open.set(true);
                 }
                 on:keydown=key
-                on:blur=move |_| { open.set(false); leave(); } />
+                on:blur=move |_| { keep_typed(); open.set(false); leave(); } />
             <span class="combobox__memory" title=move || memory.get().map(|(_, exact)| exact)>
                 {move || memory.get().map(|(size, _)| size)}
             </span>

@@ -37,9 +37,9 @@ pub fn ChartView(
     /// The page.
     budget: Budget,
 ) -> impl IntoView {
-    let chart = budget.ask(|answer| answer.planned.as_ref().ok().map(Chart::of));
+    let chart = budget.ask(|answer| answer.drawn().map(Chart::of));
     view! {
-        <section class="chart" aria-labelledby="chart-title">
+        <section class="chart" class:stale=budget.is_stale() aria-labelledby="chart-title">
             <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
             <div class="chart__frame">
                 <Levels chart />
@@ -83,7 +83,7 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
     let key = move |event: KeyboardEvent| {
         let (Some(now), n) = (column.get_untracked(), n_columns()) else { return };
         let spans = budget.answer.with_untracked(|answer| {
-            answer.0.planned.as_ref().map(|planned| planned.timeline.spans.clone()).unwrap_or_default()
+            answer.0.drawn().map(|planned| planned.timeline.spans.clone()).unwrap_or_default()
         });
         if event.key() == "Escape" {
             budget.pinned.set(None);
@@ -94,6 +94,7 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
         }
     };
     let moment = budget_moment(budget, column);
+    let stale = budget.is_stale();
     let cursor = move || column.get().map_or_else(|| "0".to_owned(), |column| percent(share_of(column, n_columns())));
     // The failure has a line and words of its own.
     let at_failure = move || {
@@ -109,8 +110,10 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
             on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
             <Drawing chart />
             <Words budget chart />
-            <Show when=move || chart.with(Option::is_some)
-                fallback=|| view! { <p class="chart__none">{text::STALE}</p> }>
+            <Show when=move || stale.get()>
+                <p class="chart__none"><span>{text::STALE}</span></p>
+            </Show>
+            <Show when=move || chart.with(Option::is_some)>
                 <div class="chart__cursor" class:chart__cursor--quiet=at_failure style:left=cursor>
                     <span class="chart__moment" class:chart__moment--left=is_right>
                         {moment}
@@ -130,7 +133,7 @@ fn budget_moment(budget: Budget, column: Memo<Option<usize>>) -> Memo<String> {
 }
 
 fn moment_text(answer: &Answer, column: Option<usize>) -> Option<String> {
-    let planned = answer.planned.as_ref().ok()?;
+    let planned = answer.drawn()?;
     let column = column?;
     let live: u64 = planned.timeline.points.get(column)?.live_bytes.iter().sum();
     Some(format!("{}: {}", text::phase(phase_at(&planned.timeline, column)?), format::size(live)))
@@ -193,7 +196,7 @@ fn Drawing(chart: Shown) -> impl IntoView {
 /// Names on the drawing.
 #[component]
 fn Words(budget: Budget, chart: Shown) -> impl IntoView {
-    let card = budget.ask(|answer| answer.plan().map(|plan| format::size(plan.request.device.total_bytes)));
+    let card = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
     let card = move || card.get();
     let labels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone())));
     let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));

@@ -25,7 +25,7 @@ struct Table {
 }
 
 fn table(answer: &Answer) -> Option<Table> {
-    let plan = answer.plan()?;
+    let plan = &answer.drawn()?.plan;
     let rows = plan.phases.iter().map(|peak| Row {
         phase: peak.phase,
         bytes: [peak.live_bytes, peak.max_allocated_bytes, peak.max_reserved_bytes],
@@ -50,7 +50,7 @@ pub fn PhaseTable(
         move || table.with(|table| table.as_ref().map(|table| view! { <Mark certainty=table.certainty[index] /> }))
     };
     view! {
-        <section class="phases" aria-labelledby="phases-title">
+        <section class="phases" class:stale=budget.is_stale() aria-labelledby="phases-title">
             <h2 class="panel-title" id="phases-title">{title}</h2>
             <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
                 <table class="phases__table" id="phases" data-testid="phases">

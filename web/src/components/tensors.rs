@@ -24,7 +24,7 @@ pub fn TensorList(
     let shown = Memo::new(move |_| {
         let column = column.get()?;
         budget.answer.with(|answer| {
-            let planned = answer.0.planned.as_ref().ok()?;
+            let planned = answer.0.drawn()?;
             // Untouched, the list is of the very moment of the failure, not of its column's largest.
             let failure = planned.plan.failure.filter(|_| follows.get());
             let moment = failure.map_or(planned.timeline.points.get(column)?.moment, |failure| failure.moment);
@@ -63,7 +63,7 @@ pub fn TensorList(
         })
     };
     view! {
-        <section class="tensors" aria-labelledby="tensors-title">
+        <section class="tensors" class:stale=budget.is_stale() aria-labelledby="tensors-title">
             <h2 class="panel-title">
                 <span id="tensors-title">{title}</span>
                 <span class="tensors__total" title=move || total().map(format::exact_bytes)>

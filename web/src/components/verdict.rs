@@ -93,7 +93,7 @@ fn Figures(budget: Budget) -> impl IntoView {
                 let shown = Memo::new(move |_| figure(index));
                 view! {
                     <div class="figures__figure" title=move || shown.get().map(|figure| figure.title)>
-                        <dt>{move || shown.get().map(|figure| figure.label)}</dt>
+                        <dt>{move || shown.get().map_or(text::FIGURES[index], |figure| figure.label)}</dt>
                         <dd>{move || shown.get().map_or_else(|| view! { "–" }.into_any(), |figure| value(figure).into_any())}</dd>
                     </div>
                 }

@@ -42,9 +42,9 @@ pub fn BudgetPage() -> impl IntoView {
     keep_address(budget);
     view! {
         <Header />
+        <Notice notice=budget.notice />
         <main class="budget">
             <section class="budget__run" aria-label=text::YOUR_RUN>
-                <Notice notice=budget.notice />
                 <CardPicker budget />
                 <ConfigInput budget />
                 <Problems budget />

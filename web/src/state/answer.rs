@@ -25,7 +25,9 @@ pub struct Answer {
     /// Everything read, with problems and findings.
     pub resolved: Resolved,
     /// The plan with its timeline, or why there is none.
-    pub planned: Result<Planned, Option<String>>,
+    pub planned: Result<Arc<Planned>, Option<String>>,
+    /// The last plan there was, which stays drawn, faded, while a half-typed config has none.
+    last: Option<Arc<Planned>>,
 }
 
 /// A plan and its course.
@@ -50,23 +52,35 @@ impl Planned {
 impl Answer {
     /// Reads, resolves and plans.
     pub fn of(session: &Session) -> Self {
+        Self::after(session, None)
+    }
+
+    /// The same, after an answer whose plan stays drawn where there is none now.
+    pub fn after(session: &Session, before: Option<&Self>) -> Self {
         let pasted = from_pasted_text(CONFIG_NAME, &session.text);
         let mut resolved = resolve_settings(pasted.read(), &session.options);
         let planned = match resolved.request.take() {
             Some(request) => plan(request).map_err(|error| Some(error.to_string())),
             None => Err(None),
         };
+        let planned = planned.map(|plan| Arc::new(Planned { timeline: course(&plan), plan }));
         Self {
+            last: planned.clone().ok().or_else(|| before?.last.clone()),
             kind: pasted.kind,
             is_empty: session.text.trim().is_empty(),
             resolved,
-            planned: planned.map(|plan| Planned { timeline: course(&plan), plan }),
+            planned,
         }
     }
 
     /// The plan, where there is one.
     pub fn plan(&self) -> Option<&Plan> {
         self.planned.as_ref().ok().map(|planned| &planned.plan)
+    }
+
+    /// The plan that is drawn: this one, else the last there was.
+    pub fn drawn(&self) -> Option<&Planned> {
+        self.last.as_deref()
     }
 
     /// The value of a count as the run would have it.
@@ -149,6 +163,16 @@ mod tests {
         assert!(answer.plan().is_none());
         assert!(answer.obstacle().is_some_and(|why| why.contains("n_embd")));
         assert_eq!(answer.count("n_head"), Some(7));
+    }
+
+    #[test]
+    fn a_half_typed_config_keeps_the_last_plan_drawn() {
+        let session = |text: &str| Session { text: text.into(), ..Session::default() };
+        let first = Answer::after(&session("batch_size = 4"), None);
+        let second = Answer::after(&session("n_head = 7"), Some(&first));
+        let third = Answer::after(&session("n_head = 0"), Some(&second));
+        assert!(third.plan().is_none());
+        assert_eq!(third.drawn().map(|planned| planned.plan.peak.live_bytes), first.plan().map(|p| p.peak.live_bytes));
     }
 
     #[test]

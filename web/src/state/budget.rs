@@ -31,7 +31,10 @@ impl Budget {
         let session = RwSignal::new(Session::default());
         Self {
             session,
-            answer: Memo::new(move |_| session.with(|session| Shared(Arc::new(Answer::of(session))))),
+            answer: Memo::new(move |before: Option<&Shared>| {
+                let before = before.map(|before| &*before.0);
+                session.with(|session| Shared(Arc::new(Answer::after(session, before))))
+            }),
             pinned: RwSignal::new(None),
             pointed: RwSignal::new(None),
             notice: RwSignal::new(None),
@@ -46,12 +49,17 @@ impl Budget {
         Memo::new(move |_| self.answer.with(|answer| question(&answer.0)))
     }
 
+    /// Whether what is drawn is of an earlier session, as this one has no plan.
+    pub fn is_stale(self) -> Memo<bool> {
+        self.ask(|answer| answer.planned.is_err())
+    }
+
     /// The column of the chart whose moment is shown.
     pub fn shown_column(self) -> Memo<Option<usize>> {
         Memo::new(move |_| {
             let share = self.pointed.get().or_else(|| self.pinned.get());
             self.answer.with(|answer| {
-                let planned = answer.0.planned.as_ref().ok()?;
+                let planned = answer.0.drawn()?;
                 let n_columns = planned.timeline.points.len();
                 Some(match share {
                     Some(share) => chart::column_at_share(n_columns, share),

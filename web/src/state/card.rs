@@ -24,6 +24,13 @@ pub fn set(options: &mut Options, typed: &str) {
     }
 }
 
+/// Whether that is a card or an amount of memory.
+pub fn is_known(typed: &str) -> bool {
+    let mut options = Options { gpu: String::new(), ..Options::default() };
+    set(&mut options, typed);
+    options.vram_bytes.is_some() || find(&options.gpu).is_ok()
+}
+
 /// What stands in the card's field.
 pub fn field(options: &Options) -> String {
     match (options.gpu.as_str(), options.vram_bytes) {
@@ -64,6 +71,9 @@ mod tests {
         set(&mut options, "RTX 3060");
         assert_eq!((options.gpu.as_str(), options.vram_bytes), ("RTX 3060", None));
         assert_eq!(field(&options), "RTX 3060");
+        for (typed, known) in [("3060", true), ("12GB", true), ("30", false), ("", false), ("RTX 3060 T", false)] {
+            assert_eq!(is_known(typed), known, "{typed}");
+        }
     }
 
     #[test]
