@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leptos::{prelude::*, task::spawn_local};
 
+use super::dynamic::{flag, some_words};
 use crate::{browser, text};
 
 /// How long the button says that it copied.
@@ -33,13 +34,13 @@ pub fn CopyButton(
             set_timeout(move || said.set(None), SAYS_SO_FOR);
         });
     };
-    let word = move || said.get().map(|copied| if copied { text::COPIED } else { text::NOT_COPIED });
+    let word = move || said.get().map(|copied| if copied { text::COPIED } else { text::NOT_COPIED }.to_owned());
     view! {
         <button type="button" id=id data-testid=id class="button" class:button--primary=primary
-            prop:disabled=move || !enabled.get() on:click=copy>
+            prop:disabled=flag(move || !enabled.get()) on:click=copy>
             // The label keeps its room, so that no button moves.
-            <span class:button__hidden=move || said.get().is_some()>{label}</span>
-            <span class="button__said" role="status">{word}</span>
+            <span class:button__hidden=flag(move || said.get().is_some())>{label}</span>
+            <span class="button__said" role="status">{some_words(word)}</span>
         </button>
     }
 }

@@ -2,6 +2,7 @@
 
 use leptos::{html::Input, prelude::*};
 
+use super::dynamic::{flag, words};
 use crate::browser;
 
 /// Keeps an input's text equal to `value`, except while someone types in it; gives what to call when it is left.
@@ -46,7 +47,7 @@ pub fn TextField(
         <div class="field" title=hint>
             <label class="field__label" for=id>{label}</label>
             <input class="input field__input" type="text" inputmode="decimal" autocomplete="off" spellcheck="false"
-                id=id data-testid=id node_ref=input placeholder=placeholder
+                id=id data-testid=id node_ref=input placeholder=words(move || placeholder.get())
                 on:input:target=move |event| on_input(event.target().value())
                 on:blur=move |_| leave() />
         </div>
@@ -75,14 +76,14 @@ pub fn Choice(
         <div class="field" title=hint>
             <label class="field__label" for=id>{label}</label>
             <select class="input field__input" id=id data-testid=id
-                prop:value=move || chosen.get().map_or_else(String::new, |index| index.to_string())
+                prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
                 on:change:target=move |event| {
                     if let Ok(index) = event.target().value().parse() {
                         on_choose(index);
                     }
                 }>
                 {choices.iter().enumerate().map(|(index, choice)| view! {
-                    <option value=index.to_string() selected=move || chosen.get() == Some(index)>{*choice}</option>
+                    <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{*choice}</option>
                 }).collect_view()}
             </select>
         </div>
@@ -110,7 +111,7 @@ pub fn Toggle(
 ) -> impl IntoView {
     view! {
         <label class="toggle" title=hint>
-            <input type="checkbox" id=id data-testid=id prop:checked=on prop:disabled=move || !enabled.get()
+            <input type="checkbox" id=id data-testid=id prop:checked=flag(move || on.get()) prop:disabled=flag(move || !enabled.get())
                 on:change:target=move |event| on_change(event.target().checked()) />
             <span>{label}</span>
         </label>

@@ -8,6 +8,7 @@ use headroom_shared::{
 };
 use leptos::prelude::*;
 
+use super::dynamic::part;
 use super::field::{Choice, TextField, Toggle};
 use crate::{
     state::{answer::Answer, budget::Budget, format},
@@ -29,7 +30,7 @@ pub fn More(
         <details class="more" id="more">
             <summary class="more__summary">
                 {text::MORE}
-                {move || (changed.get() > 0).then(|| view! { <span class="more__count">{changed.get()}</span> })}
+                {part(move || (changed.get() > 0).then(|| view! { <span class="more__count">{changed.get().to_string()}</span> }))}
             </summary>
             <div class="more__fields">
                 <Training budget />
