@@ -18,7 +18,8 @@ pub fn CopyButton(
     /// What stands on it.
     label: &'static str,
     /// What it copies; `None` disables it.
-    content: impl Fn() -> Option<String> + Copy + Send + Sync + 'static,
+    #[prop(into)]
+    content: Callback<(), Option<String>>,
     /// Whether it is the one most people want.
     #[prop(optional)]
     primary: bool,
@@ -28,7 +29,7 @@ pub fn CopyButton(
 ) -> impl IntoView {
     let said = RwSignal::new(None::<bool>);
     let copy = move |_| {
-        let Some(content) = content() else { return };
+        let Some(content) = content.run(()) else { return };
         spawn_local(async move {
             said.set(Some(browser::copy(content).await));
             set_timeout(move || said.set(None), SAYS_SO_FOR);

@@ -57,10 +57,10 @@ type Shown = Memo<Option<Chart>>;
 
 #[component]
 fn Levels(chart: Shown) -> impl IntoView {
-    let levels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone())));
+    let levels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone()));
     view! {
         <div class="chart__levels" aria-hidden="true">
-            {part(move || levels.get().map(|levels| levels.into_iter().map(|(y, gib)| view! {
+            {part(move || levels().map(|levels| levels.into_iter().map(|(y, gib)| view! {
                 <span class="chart__level" style:top=percent(y)>{gib}</span>
             }).collect_view()))}
         </div>
@@ -164,15 +164,14 @@ fn Drawing(chart: Shown) -> impl IntoView {
     };
     let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
     let y = |share: f64| format!("{:.1}", share * HEIGHT as f64);
-    let capacity = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y))));
-    let levels = Memo::new(move |_| {
-        chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()))
-    });
-    let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
+    let capacity = move || chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y)));
+    let levels =
+        move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
+    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x));
     view! {
         <svg class="chart__drawing" viewBox=words(view_box) preserveAspectRatio="none" aria-hidden="true">
             <g class="chart__grid">
-                {part(move || levels.get().map(|levels| levels.into_iter().map(|y| view! {
+                {part(move || levels().map(|levels| levels.into_iter().map(|y| view! {
                     <line x1="0" x2="10000" y1=y.clone() y2=y />
                 }).collect_view()))}
             </g>
@@ -182,7 +181,7 @@ fn Drawing(chart: Shown) -> impl IntoView {
                 }).collect_view()}
             </g>
             <path class="chart__reserved" d=some_words(move || chart.with(|chart| chart.as_ref().map(|chart| chart.reserved.clone()))) />
-            {part(move || failure.get().map(|x| {
+            {part(move || failure().map(|x| {
                 let start = x * n_columns();
                 view! {
                     <rect class="chart__beyond" x=format!("{start:.1}") y="0"
@@ -190,7 +189,7 @@ fn Drawing(chart: Shown) -> impl IntoView {
                     <line class="chart__failure" x1=format!("{start:.1}") x2=format!("{start:.1}") y1="0" y2=HEIGHT.to_string() />
                 }
             }))}
-            <line class="chart__capacity" x1="0" x2="10000" y1=some_words(move || capacity.get()) y2=some_words(move || capacity.get()) />
+            <line class="chart__capacity" x1="0" x2="10000" y1=some_words(capacity) y2=some_words(capacity) />
         </svg>
     }
 }
@@ -200,17 +199,17 @@ fn Drawing(chart: Shown) -> impl IntoView {
 fn Words(budget: Budget, chart: Shown) -> impl IntoView {
     let card = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
     let card = move || card.get();
-    let labels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone())));
-    let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
+    let labels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone()));
+    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x));
     let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "0".to_owned(), |c| percent(c.capacity_y)));
     view! {
         <div class="chart__words" aria-hidden="true">
-            {part(move || labels.get().map(|labels| labels.into_iter().map(|label| view! {
+            {part(move || labels().map(|labels| labels.into_iter().map(|label| view! {
                 <span class="chart__label"
                     style:left=percent(label.x) style:top=percent(label.y)>{band_name(label.band)}</span>
             }).collect_view()))}
             <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {some_words(card)}</span>
-            {part(move || failure.get().map(|x| view! {
+            {part(move || failure().map(|x| view! {
                 <span class="chart__fails" class:chart__fails--left={x > 0.6} style:left=percent(x)>
                     <strong>"✕ "{text::FAILS_HERE}</strong>
                     <span class="chart__unreached">{text::NOT_REACHED}</span>
@@ -222,24 +221,22 @@ fn Words(budget: Budget, chart: Shown) -> impl IntoView {
 
 #[component]
 fn Axis(chart: Shown) -> impl IntoView {
-    let phases = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.phases.clone())));
-    let stretches = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.stretches.clone())));
-    let row = |ticks: Memo<Option<Vec<Tick>>>| {
-        part(move || {
-            ticks.get().map(|ticks| {
-                ticks.into_iter().map(|tick| view! {
-            <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
-                <span>{tick.label}</span>
-            </span>
-        }).collect_view()
-            })
-        })
+    let row = |ticks: fn(&Chart) -> &[Tick]| {
+        part(move || chart.with(|chart| chart.as_ref().map(|chart| ticks(chart).iter().map(tick).collect::<Vec<_>>())))
     };
     view! {
         <div class="chart__axis" aria-hidden="true">
-            <div class="chart__ticks">{row(phases)}</div>
-            <div class="chart__ticks chart__ticks--stretches">{row(stretches)}</div>
+            <div class="chart__ticks">{row(|chart| &chart.phases)}</div>
+            <div class="chart__ticks chart__ticks--stretches">{row(|chart| &chart.stretches)}</div>
         </div>
+    }
+}
+
+fn tick(tick: &Tick) -> impl IntoView + use<> {
+    view! {
+        <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
+            <span>{tick.label}</span>
+        </span>
     }
 }
 

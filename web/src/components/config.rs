@@ -62,7 +62,7 @@ pub fn ConfigInput(
                         <span>{text::OPEN_FILE}</span>
                     </label>
                     <CopyButton id="copy-config" label=text::COPY_CONFIG
-                        content=move || Some(budget.session.with(|session| session.text.clone())) />
+                        content=move |()| Some(budget.session.with(|session| session.text.clone())) />
                 </div>
                 <p class="config__drop" aria-hidden="true">{text::DROP_HERE}</p>
             </div>

@@ -39,7 +39,8 @@ pub fn TextField(
     #[prop(into, default = Signal::stored(String::new()))]
     placeholder: Signal<String>,
     /// Called with each edit.
-    on_input: impl Fn(String) + 'static,
+    #[prop(into)]
+    on_input: Callback<String>,
 ) -> impl IntoView {
     let input = NodeRef::<Input>::new();
     let leave = follow(input, value);
@@ -48,7 +49,7 @@ pub fn TextField(
             <label class="field__label" for=id>{label}</label>
             <input class="input field__input" type="text" inputmode="decimal" autocomplete="off" spellcheck="false"
                 id=id data-testid=id node_ref=input placeholder=words(move || placeholder.get())
-                on:input:target=move |event| on_input(event.target().value())
+                on:input:target=move |event| on_input.run(event.target().value())
                 on:blur=move |_| leave() />
         </div>
     }
@@ -70,7 +71,8 @@ pub fn Choice(
     #[prop(into)]
     chosen: Signal<Option<usize>>,
     /// Called with the one that a person chooses.
-    on_choose: impl Fn(usize) + 'static,
+    #[prop(into)]
+    on_choose: Callback<usize>,
 ) -> impl IntoView {
     view! {
         <div class="field" title=hint>
@@ -79,7 +81,7 @@ pub fn Choice(
                 prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
                 on:change:target=move |event| {
                     if let Ok(index) = event.target().value().parse() {
-                        on_choose(index);
+                        on_choose.run(index);
                     }
                 }>
                 {choices.iter().enumerate().map(|(index, choice)| view! {
@@ -107,12 +109,13 @@ pub fn Toggle(
     #[prop(into, default = Signal::stored(true))]
     enabled: Signal<bool>,
     /// Called with the new state.
-    on_change: impl Fn(bool) + 'static,
+    #[prop(into)]
+    on_change: Callback<bool>,
 ) -> impl IntoView {
     view! {
         <label class="toggle" title=hint>
             <input type="checkbox" id=id data-testid=id prop:checked=flag(move || on.get()) prop:disabled=flag(move || !enabled.get())
-                on:change:target=move |event| on_change(event.target().checked()) />
+                on:change:target=move |event| on_change.run(event.target().checked()) />
             <span>{label}</span>
         </label>
     }

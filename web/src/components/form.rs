@@ -36,7 +36,7 @@ pub fn RunForm(
             {NUMBERS.into_iter().map(|number| view! { <NumberField budget number /> }).collect_view()}
             <div class="form__row form__row--switches">
                 <Choice id="dtype" label=text::DTYPE choices=&DTYPES chosen=dtype hint=hint("dtype")
-                    on_choose=move |index| {
+                    on_choose=move |index: usize| {
                         let dtype = Value::Str(DTYPES[index].to_owned());
                         budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
                     } />

@@ -20,7 +20,7 @@ pub fn Message(
                 <figure class="message">
                     <figcaption class="message__head">
                         <span>{text::PYTORCH_SAYS}</span>
-                        <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move || message.get() />
+                        <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move |()| message.get() />
                     </figcaption>
                     <p class="message__text" id="oom-message" data-testid="oom-message" tabindex="0">
                         {some_words(move || message.get())}

@@ -41,9 +41,10 @@ fn lines(answer: &Answer) -> Vec<Line> {
         message: finding.message.clone(),
         hint: None,
     });
-    let mut lines: Vec<Line> = problems.chain(findings).collect();
-    lines.sort_by(|a, b| b.severity.cmp(&a.severity));
-    lines
+    let lines: Vec<Line> = problems.chain(findings).collect();
+    // The worst first, else in the order of the text.
+    let of = |severity: Severity| lines.iter().filter(move |line| line.severity == severity).cloned();
+    of(Severity::Error).chain(of(Severity::Warning)).chain(of(Severity::Note)).collect()
 }
 
 /// The list; where there is nothing to say it tells what the text was taken for.

@@ -56,13 +56,13 @@ pub fn VerdictView(
             <Figures budget />
             <div class="verdict__actions">
                 <CopyButton id="copy-link" label=text::COPY_LINK primary=true
-                    content=move || Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
-                <CopyButton id="copy-command" label=text::COPY_COMMAND content=move || {
+                    content=move |()| Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
+                <CopyButton id="copy-command" label=text::COPY_COMMAND content=move |()| {
                     let options = budget.session.with(|session| session.options.clone());
                     Some(budget.answer.with(|answer| command::command_line(&answer.0, &options)))
                 } />
                 <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
-                    content=move || budget.answer.with(|answer| command::json(&answer.0)) />
+                    content=move |()| budget.answer.with(|answer| command::json(&answer.0)) />
             </div>
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.
