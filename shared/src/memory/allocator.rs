@@ -145,11 +145,8 @@ impl Allocator {
         };
         let block = self.blocks[found as usize];
         let left = block.size - bytes;
-        let splits = if small || self.kind == SegmentKind::Expandable {
-            left >= MIN_BLOCK_SIZE
-        } else {
-            left > SMALL_SIZE
-        };
+        let splits =
+            if small || self.kind == SegmentKind::Expandable { left >= MIN_BLOCK_SIZE } else { left > SMALL_SIZE };
         if splits {
             let rest = self.add_block(Block {
                 address: block.address + bytes,

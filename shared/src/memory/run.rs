@@ -143,7 +143,11 @@ impl Run<'_> {
         let major = self.card.compute_capability.major;
         if self.train.attention == Attention::Math {
             AttentionKernel::Math
-        } else if self.train.is_half() && major >= 9 && head_size % 8 == 0 && head_size <= CUDNN_MAX_HEAD_SIZE {
+        } else if self.train.is_half()
+            && (9..12).contains(&major)
+            && head_size.is_multiple_of(8)
+            && head_size <= CUDNN_MAX_HEAD_SIZE
+        {
             AttentionKernel::Cudnn
         } else if self.train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
             AttentionKernel::Flash

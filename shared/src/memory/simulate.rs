@@ -232,12 +232,7 @@ impl Replay<'_> {
     /// What a further round of the same could still change: live, reserved, and both maxima.
     fn extent(&self) -> [u64; 4] {
         let allocator = &self.allocator;
-        [
-            self.live_bytes,
-            allocator.reserved_bytes(),
-            allocator.max_allocated_bytes(),
-            allocator.max_reserved_bytes(),
-        ]
+        [self.live_bytes, allocator.reserved_bytes(), allocator.max_allocated_bytes(), allocator.max_reserved_bytes()]
     }
 
     fn fail(&mut self, phase: Phase, batch: Batch, action: Action, request: OutOfMemory) {

@@ -93,9 +93,9 @@ impl Backward<'_, '_> {
         let last_mask = saved.layers.last().and_then(|layer| layer.fcproj_mask);
         let mut stream = self.norm(None, Tensor::Xhat1, saved.lnf, dlnf, None, last_mask);
         for (index, layer) in saved.layers.iter().enumerate().rev() {
-            stream = self.block(index as u64, layer, stream, saved);
+            stream = self.block(index as u64, layer, &stream, saved);
         }
-        self.embeddings(saved, stream, dlm_head, late_lm_head);
+        self.embeddings(saved, &stream, dlm_head, late_lm_head);
     }
 
     /// A gradient of a parameter: an output of the graph.
@@ -151,7 +151,7 @@ impl Backward<'_, '_> {
         }
     }
 
-    fn block(&mut self, layer: u64, saved: &SavedLayer, stream: Stream, all: &Saved) -> Stream {
+    fn block(&mut self, layer: u64, saved: &SavedLayer, stream: &Stream, all: &Saved) -> Stream {
         let at = Some(layer);
         let fch_gelu = self.graph.input(Tensor::FchGelu, saved.fch_gelu);
         let fc_proj = Linear {
@@ -161,7 +161,7 @@ impl Backward<'_, '_> {
             dbias: Tensor::DvecC,
             partials: Tensor::NormPartials,
         };
-        let dgelu = self.linear(at, stream.branch, fch_gelu, &fc_proj, true);
+        let dgelu = self.linear(at, stream.branch, fch_gelu, &fc_proj);
         let fch = self.graph.input(Tensor::Fch, saved.fch);
         let dfch = self.graph.planned(Tensor::Dfch, at);
         self.graph.kernel(&[dfch], &[dgelu, fch]).in_place(dfch, &[dgelu]);
@@ -173,7 +173,7 @@ impl Backward<'_, '_> {
             dbias: Tensor::DvecC4,
             partials: Tensor::FcBiasPartials,
         };
-        let dln2 = self.linear(at, dfch, ln2_out, &fc, false);
+        let dln2 = self.linear(at, dfch, ln2_out, &fc);
         let stream = self.norm(at, Tensor::Xhat2, saved.ln2, dln2, Some(stream.gradient), saved.attproj_mask);
 
         let (tensor, slot) = saved.attention.out;
@@ -185,7 +185,7 @@ impl Backward<'_, '_> {
             dbias: Tensor::DvecC,
             partials: Tensor::NormPartials,
         };
-        let datty = self.linear(at, stream.branch, atty, &att_proj, true);
+        let datty = self.linear(at, stream.branch, atty, &att_proj);
         let dqkv = attention::backward(self.run, &mut self.graph, layer, datty, atty, &saved.attention);
         let ln1_out = self.graph.input(Tensor::Ln1Out, saved.ln1_out);
         let qkv = Linear {
@@ -195,7 +195,7 @@ impl Backward<'_, '_> {
             dbias: Tensor::DvecC3,
             partials: Tensor::QkvBiasPartials,
         };
-        let dln1 = self.linear(at, dqkv, ln1_out, &qkv, false);
+        let dln1 = self.linear(at, dqkv, ln1_out, &qkv);
         match saved.ln1 {
             Some(ln1) => {
                 let below = usize::try_from(layer).unwrap_or(usize::MAX).checked_sub(1);
@@ -208,7 +208,7 @@ impl Backward<'_, '_> {
     }
 
     /// A linear layer's backward: the gradient of its input; those of weight and bias are outputs.
-    fn linear(&mut self, at: Option<u64>, dout: Buf, input: Buf, rows: &Linear, reduces_first: bool) -> Buf {
+    fn linear(&mut self, at: Option<u64>, dout: Buf, input: Buf, rows: &Linear) -> Buf {
         let weight_index = self.next_parameters(if self.has_bias { 2 } else { 1 });
         let [narrow, wide] = rows.dweight;
         let (tensor, slot) = rows.weight;
@@ -225,7 +225,6 @@ impl Backward<'_, '_> {
             self.graph.kernel(&[dweight], &[dout, input]).product();
             self.graph.kernel(&[dinput], &dinput_reads).product();
         }
-        let _ = reduces_first;
         if self.is_half {
             let gradient = self.gradient(wide, at, weight_index);
             self.graph.kernel(&[gradient], &[dweight]);
@@ -244,7 +243,7 @@ impl Backward<'_, '_> {
         self.graph.kernel(&[gradient], &[partial]);
     }
 
-    fn embeddings(&mut self, saved: &Saved, stream: Stream, dlm_head: Buf, late: Option<(Buf, Buf)>) {
+    fn embeddings(&mut self, saved: &Saved, stream: &Stream, dlm_head: Buf, late: Option<(Buf, Buf)>) {
         let g = &mut self.graph;
         let x = g.input(Tensor::X, self.run.name(Name::X));
         let dwte = g.planned(Tensor::DwteEmbedding, None);

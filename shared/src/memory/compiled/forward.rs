@@ -68,7 +68,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
             at,
             [Tensor::Xhat2, Tensor::Ln2Out, Tensor::Ln2Rstd],
             &mut residual,
-            Masked { mask: attproj_mask, seeds },
+            &Masked { mask: attproj_mask, seeds },
         );
         let fc = linear(run, g, at, ln2.out, [Tensor::FcWCast, Tensor::FcBCast, Tensor::Fch]);
         g.keep(fc.out);
@@ -86,7 +86,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
         } else {
             [Tensor::Xhat1, Tensor::Ln1Out, Tensor::Ln1Rstd]
         };
-        let next = norm(g, at.filter(|_| !is_last), rows, &mut residual, Masked { mask: fcproj_mask, seeds });
+        let next = norm(g, at.filter(|_| !is_last), rows, &mut residual, &Masked { mask: fcproj_mask, seeds });
         let next_out = next.out;
         layers.push(Layer {
             ln1: ln1.replace(next),
@@ -196,13 +196,8 @@ fn embedding(run: &Run<'_>, g: &mut Graph, pos: Buf, seeds: Option<Buf>) -> (Emb
     }
     let mask = seeds.map(|_| kept(g, Tensor::EncodedMask, None));
     let xhat = kept(g, Tensor::Xhat1, Some(0));
-    let (first, second) = if mask.is_some() {
-        let out = kept(g, Tensor::Ln1Out, Some(0));
-        (out, kept(g, Tensor::Ln1Rstd, Some(0)))
-    } else {
-        let out = kept(g, Tensor::Ln1Out, Some(0));
-        (out, kept(g, Tensor::Ln1Rstd, Some(0)))
-    };
+    let first = kept(g, Tensor::Ln1Out, Some(0));
+    let second = kept(g, Tensor::Ln1Rstd, Some(0));
     let outputs: Vec<_> = mask.into_iter().chain([xhat, first, second]).collect();
     let reads: Vec<_> = seeds.into_iter().collect();
     g.kernel(&outputs, &reads);
@@ -225,7 +220,7 @@ struct Masked {
 
 /// A layer norm after a branch: it adds up the residual stream, stores it where it would be read too often, and writes
 /// the normalized stream, its output and the inverse deviation.
-fn norm(g: &mut Graph, at: Option<u64>, rows: [Tensor; 3], residual: &mut Residual, masked: Masked) -> Norm {
+fn norm(g: &mut Graph, at: Option<u64>, rows: [Tensor; 3], residual: &mut Residual, masked: &Masked) -> Norm {
     let summed = residual.summed();
     let is_last = rows[0] == Tensor::XhatF;
     let stored = (summed.stores && !is_last).then(|| g.planned(Tensor::Residual, at));
