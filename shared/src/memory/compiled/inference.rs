@@ -2,6 +2,7 @@
 
 use super::{
     attention,
+    block::Keeps,
     forward::release_names,
     residual::Residual,
     wrapper::{Buf, Graph},
@@ -22,8 +23,8 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) {
     for layer in 0..run.config.n_layer() {
         let at = Some(layer);
         let qkv = linear(run, g, at, ln1_out, [Tensor::QkvWCast, Tensor::QkvBCast, Tensor::Qkv]);
-        let attended = attention::forward(run, g, layer, qkv, false);
-        let attproj = linear(run, g, at, attended.out, [Tensor::AttProjWCast, Tensor::AttProjBCast, Tensor::Attproj]);
+        let attended = attention::forward(run, g, layer, qkv, Keeps::Nothing);
+        let attproj = linear(run, g, at, attended.out.1, [Tensor::AttProjWCast, Tensor::AttProjBCast, Tensor::Attproj]);
         residual.add(attproj, None);
         let ln2_out = norm(g, at, Tensor::Ln2Out, &mut residual);
         let fch = linear(run, g, at, ln2_out, [Tensor::FcWCast, Tensor::FcBCast, Tensor::Fch]);
