@@ -107,7 +107,7 @@ impl Backward<'_, '_> {
     }
 
     fn saved_blocks(&mut self, saved: &[SavedBlock], dlnf: Buf, lnf: &[(Tensor, Buf)]) -> Stream {
-        let blocks: Vec<_> = saved.iter().map(|block| block.into_graph(&mut self.graph)).collect();
+        let blocks: Vec<_> = saved.iter().map(|block| block.enter(&mut self.graph)).collect();
         let mask_of = |index: Option<usize>| blocks.get(index?).and_then(|block| block.fcproj_mask);
         let mut stream = self.norm(None, lnf, dlnf, None, mask_of(blocks.len().checked_sub(1)));
         for (index, block) in blocks.iter().enumerate().rev() {

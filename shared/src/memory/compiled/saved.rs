@@ -43,7 +43,7 @@ impl SavedBlock {
     }
 
     /// The block as inputs of another graph.
-    pub(super) fn into_graph(&self, g: &mut Graph) -> Block {
+    pub(super) fn enter(&self, g: &mut Graph) -> Block {
         let optional = |g: &mut Graph, tensor, slot: Option<Slot>| slot.map(|slot| g.input(tensor, slot));
         Block {
             ln1: self.ln1.as_ref().map(|saved| inputs(g, saved)),
