@@ -1,7 +1,13 @@
-//! The page's entry point; a placeholder that proves the build, until the real pages arrive.
+//! The page's entry point. Pages compose components, components render state, and only `browser` knows the browser.
 
-use leptos::prelude::*;
+mod bench;
+mod browser;
+mod components;
+mod pages;
+mod state;
+mod text;
 
 fn main() {
-    mount_to_body(|| view! { <h1>"Headroom"</h1> });
+    browser::remove_loading_screen();
+    leptos::mount::mount_to_body(pages::BudgetPage);
 }

@@ -1,0 +1,144 @@
+//! The one place that knows the browser: address, clipboard, storage, files, focus, time.
+//!
+//! Every call can fail in some browser (storage that is blocked, a page that is not secure); none of that is more than
+//! a missing convenience, so failures come back as `None` or `false` and never as an error page.
+
+use leptos::prelude::{document, window};
+use wasm_bindgen::{JsCast, JsValue, closure::Closure};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
+
+/// The fragment of the address, with its `#`.
+pub fn fragment() -> String {
+    window().location().hash().unwrap_or_default()
+}
+
+/// Writes the fragment without a step in the history.
+pub fn replace_fragment(fragment: &str) {
+    let Ok(history) = window().history() else { return };
+    // A relative address: with a <base> element a bare fragment would resolve against that.
+    let location = window().location();
+    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
+    // A browser that counts calls refuses some; the next edit writes the address again.
+    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
+}
+
+/// The whole address with that fragment.
+pub fn address_with(fragment: &str) -> String {
+    let href = window().location().href().unwrap_or_default();
+    format!("{}#{fragment}", href.split('#').next().unwrap_or_default())
+}
+
+/// Calls back whenever another link is opened in this window.
+pub fn on_fragment_change(mut callback: impl FnMut() + 'static) {
+    let closure = Closure::<dyn FnMut()>::new(move || callback());
+    if window().add_event_listener_with_callback("hashchange", closure.as_ref().unchecked_ref()).is_ok() {
+        // The listener lives as long as the page.
+        closure.forget();
+    }
+}
+
+fn local_storage() -> Option<Storage> {
+    window().local_storage().ok().flatten()
+}
+
+fn session_storage() -> Option<Storage> {
+    window().session_storage().ok().flatten()
+}
+
+const THEME_KEY: &str = "headroom.theme";
+const TEXT_KEY: &str = "headroom.text";
+const TEXT_OF_KEY: &str = "headroom.text_of";
+
+/// The theme that was chosen, if one was: "light" or "dark".
+pub fn kept_theme() -> Option<String> {
+    local_storage()?.get_item(THEME_KEY).ok()?
+}
+
+/// Shows and keeps a theme; `None` follows the system.
+pub fn set_theme(theme: Option<&str>) {
+    let root = document().document_element();
+    let storage = local_storage();
+    let done = match theme {
+        Some(theme) => {
+            let _ = storage.map(|storage| storage.set_item(THEME_KEY, theme));
+            root.map(|root| root.set_attribute("data-theme", theme))
+        }
+        None => {
+            let _ = storage.map(|storage| storage.remove_item(THEME_KEY));
+            root.map(|root| root.remove_attribute("data-theme"))
+        }
+    };
+    debug_assert!(done.is_none_or(|result| result.is_ok()), "data-theme is a valid attribute");
+}
+
+/// Keeps a text for a reload of the fragment it was made of.
+pub fn keep_text(fragment: &str, text: &str) {
+    if let Some(storage) = session_storage() {
+        let _ = storage.set_item(TEXT_OF_KEY, fragment);
+        let _ = storage.set_item(TEXT_KEY, text);
+    }
+}
+
+/// The fragment and the text that were kept.
+pub fn kept_text() -> Option<(String, String)> {
+    let storage = session_storage()?;
+    Some((storage.get_item(TEXT_OF_KEY).ok()??, storage.get_item(TEXT_KEY).ok()??))
+}
+
+/// Copies a text; false where the browser does not let it.
+pub async fn copy(text: String) -> bool {
+    let navigator = window().navigator();
+    // Only secure pages have a clipboard; the old command works on plain http in a home network too.
+    let has_clipboard = js_sys::Reflect::has(&navigator, &JsValue::from_str("clipboard")).unwrap_or(false);
+    let copied = has_clipboard && JsFuture::from(navigator.clipboard().write_text(&text)).await.is_ok();
+    copied || copy_by_command(&text).unwrap_or(false)
+}
+
+fn copy_by_command(text: &str) -> Option<bool> {
+    let document: HtmlDocument = document().dyn_into().ok()?;
+    let area: HtmlTextAreaElement = document.create_element("textarea").ok()?.dyn_into().ok()?;
+    area.set_value(text);
+    area.set_class_name("visually-hidden");
+    let focused = document.active_element().and_then(|element| element.dyn_into::<HtmlElement>().ok());
+    document.body()?.append_child(&area).ok()?;
+    area.select();
+    let copied = document.exec_command("copy").ok();
+    area.remove();
+    let _ = focused.map(|element| element.focus());
+    copied
+}
+
+/// The text of a file; `None` where it is larger than `bytes_max` or not to be read.
+pub async fn file_text(file: web_sys::File, bytes_max: f64) -> Option<String> {
+    if file.size() > bytes_max {
+        return None;
+    }
+    JsFuture::from(file.text()).await.ok()?.as_string()
+}
+
+/// Whether a person is in that element.
+pub fn has_focus(element: &Element) -> bool {
+    document().active_element().is_some_and(|active| active == *element)
+}
+
+/// Brings a part of a text area into view, selected.
+pub fn select(area: &HtmlTextAreaElement, start: u32, end: u32, depth: f64) {
+    let _ = area.focus();
+    let _ = area.set_selection_range(start, end);
+    let line = f64::from(area.scroll_height()) * depth - f64::from(area.client_height()) / 3.0;
+    #[expect(clippy::cast_possible_truncation, reason = "a scroll position in pixels")]
+    area.set_scroll_top(line as i32);
+}
+
+/// Milliseconds of the page's own clock.
+pub fn now_millis() -> f64 {
+    window().performance().map_or(0.0, |performance| performance.now())
+}
+
+/// Takes away what index.html shows until the program runs.
+pub fn remove_loading_screen() {
+    if let Some(element) = document().get_element_by_id("loading") {
+        element.remove();
+    }
+}

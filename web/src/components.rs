@@ -1,0 +1,16 @@
+//! Components render; what they show is decided in `state`. One file and one style file each.
+
+pub mod actions;
+pub mod card_picker;
+pub mod chart;
+pub mod config;
+pub mod field;
+pub mod form;
+pub mod header;
+pub mod message;
+pub mod more;
+pub mod notice;
+pub mod phases;
+pub mod problems;
+pub mod tensors;
+pub mod verdict;

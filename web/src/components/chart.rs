@@ -1,0 +1,296 @@
+//! The chart: memory over the run by category, with the card's line, what PyTorch holds, and where it fails.
+//!
+//! Paths stretch with the room; every word is HTML placed by shares, so that text never stretches.
+
+use headroom_shared::{gpt::tensors::Category, memory::timeline::Span};
+use leptos::{html::Div, prelude::*};
+use web_sys::{KeyboardEvent, PointerEvent};
+
+use super::verdict::Mark;
+use crate::{
+    state::{
+        answer::Answer,
+        budget::Budget,
+        chart::{Chart, HEIGHT, N_BANDS, Tick, share_of},
+        course::phase_at,
+        format,
+    },
+    text,
+};
+
+/// The name of a band, from the bottom.
+fn band_name(band: usize) -> &'static str {
+    match band {
+        0 => text::OTHERS_BAND,
+        1 => text::CONTEXT_BAND,
+        _ => Category::ALL.get(band - 2).map_or("", |category| text::category(*category)),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.3}%", share * 100.0)
+}
+
+/// The chart.
+#[component]
+pub fn ChartView(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let chart = budget.ask(|answer| answer.drawn().map(Chart::of));
+    view! {
+        <section class="chart" class:stale=budget.is_stale() aria-labelledby="chart-title">
+            <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
+            <div class="chart__frame">
+                <Levels chart />
+                <Plot budget chart />
+                <Axis chart />
+            </div>
+            <Legend budget />
+        </section>
+    }
+}
+
+type Shown = Memo<Option<Chart>>;
+
+#[component]
+fn Levels(chart: Shown) -> impl IntoView {
+    let levels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone())));
+    view! {
+        <div class="chart__levels" aria-hidden="true">
+            {move || levels.get().map(|levels| levels.into_iter().map(|(y, gib)| view! {
+                <span class="chart__level" style:top=percent(y)>{gib}</span>
+            }).collect_view())}
+        </div>
+    }
+}
+
+/// What is drawn, what is pointed at, and what a keyboard moves.
+#[component]
+fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
+    let plot = NodeRef::<Div>::new();
+    let column = budget.shown_column();
+    let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0, |chart| chart.n_columns));
+    let share_at = move |event: &PointerEvent| {
+        let plot = plot.get_untracked()?.get_bounding_client_rect();
+        Some(((f64::from(event.client_x()) - plot.left()) / plot.width().max(1.0)).clamp(0.0, 1.0))
+    };
+    let point = move |event: PointerEvent| budget.pointed.set(share_at(&event));
+    let pin = move |event: PointerEvent| {
+        budget.pinned.set(share_at(&event));
+        budget.pointed.set(None);
+    };
+    let key = move |event: KeyboardEvent| {
+        let (Some(now), n) = (column.get_untracked(), n_columns()) else { return };
+        let spans = budget.answer.with_untracked(|answer| {
+            answer.0.drawn().map(|planned| planned.timeline.spans.clone()).unwrap_or_default()
+        });
+        if event.key() == "Escape" {
+            budget.pinned.set(None);
+        } else if let Some(next) = moved(&event.key(), now, n, &spans) {
+            event.prevent_default();
+            budget.pointed.set(None);
+            budget.pinned.set(Some(share_of(next, n)));
+        }
+    };
+    let moment = budget_moment(budget, column);
+    let stale = budget.is_stale();
+    let cursor = move || column.get().map_or_else(|| "0".to_owned(), |column| percent(share_of(column, n_columns())));
+    // The failure has a line and words of its own.
+    let at_failure = move || {
+        let follows = budget.pointed.get().is_none() && budget.pinned.get().is_none();
+        follows && chart.with(|chart| chart.as_ref().is_some_and(|chart| chart.failure_x.is_some()))
+    };
+    let is_right = move || column.get().unwrap_or(0) * 2 > n_columns();
+    view! {
+        <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot
+            aria-label=text::CHART aria-description=text::CHART_HELP aria-valuemin="0"
+            aria-valuemax=move || n_columns().saturating_sub(1).to_string()
+            aria-valuenow=move || column.get().unwrap_or(0).to_string() aria-valuetext=moment
+            on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
+            <Drawing chart />
+            <Words budget chart />
+            <Show when=move || stale.get()>
+                <p class="chart__none"><span>{text::STALE}</span></p>
+            </Show>
+            <Show when=move || chart.with(Option::is_some)>
+                <div class="chart__cursor" class:chart__cursor--quiet=at_failure style:left=cursor>
+                    <span class="chart__moment" class:chart__moment--left=is_right>
+                        {moment}
+                    </span>
+                </div>
+            </Show>
+        </div>
+    }
+}
+
+/// The moment that is shown, in words.
+fn budget_moment(budget: Budget, column: Memo<Option<usize>>) -> Memo<String> {
+    Memo::new(move |_| {
+        let column = column.get();
+        budget.answer.with(|answer| moment_text(&answer.0, column).unwrap_or_default())
+    })
+}
+
+fn moment_text(answer: &Answer, column: Option<usize>) -> Option<String> {
+    let planned = answer.drawn()?;
+    let column = column?;
+    let live: u64 = planned.timeline.points.get(column)?.live_bytes.iter().sum();
+    Some(format!("{}: {}", text::phase(phase_at(&planned.timeline, column)?), format::size(live)))
+}
+
+/// Where a key moves to: a column, a phase, an end.
+fn moved(key: &str, now: usize, n: usize, spans: &[Span]) -> Option<usize> {
+    let last = n.saturating_sub(1);
+    Some(match key {
+        "ArrowLeft" | "ArrowDown" => now.saturating_sub(1),
+        "ArrowRight" | "ArrowUp" => (now + 1).min(last),
+        "Home" => 0,
+        "End" => last,
+        "PageDown" => spans.iter().map(|span| span.start).find(|start| *start > now).unwrap_or(last),
+        "PageUp" => spans.iter().rev().map(|span| span.start).find(|start| *start < now).unwrap_or(0),
+        _ => return None,
+    })
+}
+
+#[component]
+fn Drawing(chart: Shown) -> impl IntoView {
+    let path = move |band: usize| chart.with(|chart| chart.as_ref().map(|chart| chart.bands[band].clone()));
+    let view_box = move || {
+        let n = chart.with(|chart| chart.as_ref().map_or(1, |chart| chart.n_columns.max(1)));
+        format!("0 0 {n} {HEIGHT}")
+    };
+    let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
+    let y = |share: f64| format!("{:.1}", share * HEIGHT as f64);
+    let capacity = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y))));
+    let levels = Memo::new(move |_| {
+        chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()))
+    });
+    let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
+    view! {
+        <svg class="chart__drawing" viewBox=view_box preserveAspectRatio="none" aria-hidden="true">
+            <g class="chart__grid">
+                {move || levels.get().map(|levels| levels.into_iter().map(|y| view! {
+                    <line x1="0" x2="10000" y1=y.clone() y2=y />
+                }).collect_view())}
+            </g>
+            <g class="chart__bands">
+                {(0..N_BANDS).map(|band| view! {
+                    <path class=format!("band-{band}") d=move || path(band) />
+                }).collect_view()}
+            </g>
+            <path class="chart__reserved" d=move || chart.with(|chart| chart.as_ref().map(|chart| chart.reserved.clone())) />
+            {move || failure.get().map(|x| {
+                let start = x * n_columns();
+                view! {
+                    <rect class="chart__beyond" x=format!("{start:.1}") y="0"
+                        width=format!("{:.1}", n_columns() - start) height=HEIGHT.to_string() />
+                    <line class="chart__failure" x1=format!("{start:.1}") x2=format!("{start:.1}") y1="0" y2=HEIGHT.to_string() />
+                }
+            })}
+            <line class="chart__capacity" x1="0" x2="10000" y1=capacity y2=capacity />
+        </svg>
+    }
+}
+
+/// Names on the drawing.
+#[component]
+fn Words(budget: Budget, chart: Shown) -> impl IntoView {
+    let card = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
+    let card = move || card.get();
+    let labels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone())));
+    let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
+    let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "0".to_owned(), |c| percent(c.capacity_y)));
+    view! {
+        <div class="chart__words" aria-hidden="true">
+            {move || labels.get().map(|labels| labels.into_iter().map(|label| view! {
+                <span class="chart__label"
+                    style:left=percent(label.x) style:top=percent(label.y)>{band_name(label.band)}</span>
+            }).collect_view())}
+            <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {card}</span>
+            {move || failure.get().map(|x| view! {
+                <span class="chart__fails" class:chart__fails--left={x > 0.6} style:left=percent(x)>
+                    <strong>"✕ "{text::FAILS_HERE}</strong>
+                    <span class="chart__unreached">{text::NOT_REACHED}</span>
+                </span>
+            })}
+        </div>
+    }
+}
+
+#[component]
+fn Axis(chart: Shown) -> impl IntoView {
+    let phases = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.phases.clone())));
+    let stretches = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.stretches.clone())));
+    let row = |ticks: Memo<Option<Vec<Tick>>>| {
+        move || {
+            ticks.get().map(|ticks| {
+                ticks.into_iter().map(|tick| view! {
+            <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
+                <span>{tick.label}</span>
+            </span>
+        }).collect_view()
+            })
+        }
+    };
+    view! {
+        <div class="chart__axis" aria-hidden="true">
+            <div class="chart__ticks">{row(phases)}</div>
+            <div class="chart__ticks chart__ticks--stretches">{row(stretches)}</div>
+        </div>
+    }
+}
+
+#[component]
+fn Legend(budget: Budget) -> impl IntoView {
+    let others = Memo::new(move |_| budget.session.with(|session| session.options.other_processes_bytes > 0));
+    view! {
+        <div class="legend">
+            <ul class="legend__bands">
+                {(2..N_BANDS).chain(0..2).map(|band| view! {
+                    <li class="legend__band" class:legend__band--off=move || band == 0 && !others.get()>
+                        <svg class="legend__colour" viewBox="0 0 1 1" aria-hidden="true">
+                            <rect class=format!("band-{band}") width="1" height="1" />
+                        </svg>
+                        {band_name(band)}
+                    </li>
+                }).collect_view()}
+                <li class="legend__band">
+                    <svg class="legend__colour" viewBox="0 0 10 10" aria-hidden="true">
+                        <line class="chart__reserved" x1="0" x2="10" y1="5" y2="5" />
+                    </svg>
+                    {text::RESERVED_LINE}
+                </li>
+            </ul>
+            <ul class="legend__marks">
+                {text::CERTAINTIES.map(|(certainty, word, meaning)| view! {
+                    <li title=meaning><span aria-hidden="true"><Mark certainty /></span>" "{word}</li>
+                }).collect_view()}
+            </ul>
+        </div>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_shared::memory::program::Phase;
+
+    #[test]
+    fn keys_move_by_columns_phases_and_ends() {
+        let spans = [(0, 4), (4, 9), (9, 12)].map(|(start, end)| Span { phase: Phase::Eval, start, end });
+        for (key, from, to) in [
+            ("ArrowLeft", 0, Some(0)),
+            ("ArrowRight", 5, Some(6)),
+            ("ArrowRight", 11, Some(11)),
+            ("PageDown", 5, Some(9)),
+            ("PageDown", 10, Some(11)),
+            ("PageUp", 5, Some(4)),
+            ("PageUp", 4, Some(0)),
+            ("End", 1, Some(11)),
+            ("a", 1, None),
+        ] {
+            assert_eq!(moved(key, from, 12, &spans), to, "{key} from {from}");
+        }
+    }
+}

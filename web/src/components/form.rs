@@ -1,0 +1,133 @@
+//! The form of nanoGPT's keys: it shows what the text says, and writes into the text.
+
+use headroom_shared::nanogpt::{Value, defaults};
+use leptos::{html::Input, prelude::*};
+
+use super::field::{Choice, Toggle, follow};
+use crate::{
+    state::{
+        budget::Budget,
+        fields::{NUMBERS, NumberKey, next_head_count, next_width},
+        presets::{MODELS, Model},
+    },
+    text,
+};
+
+const DTYPES: [&str; 3] = ["bfloat16", "float16", "float32"];
+
+/// The form.
+#[component]
+pub fn RunForm(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let set_flag = move |key: &'static str| {
+        move |on: bool| budget.session.update(|session| session.set_keys(&[(key, Value::Bool(on))]))
+    };
+    let dtype = budget.ask(|answer| {
+        let word = answer.word("dtype");
+        DTYPES.iter().position(|dtype| *dtype == word)
+    });
+    let shape_is_free = budget.ask(|answer| !answer.shape_is_loaded());
+    view! {
+        <form class="form" autocomplete="off" on:submit=|event| event.prevent_default()>
+            <div class="form__row form__row--models"><Models budget /></div>
+            {NUMBERS.into_iter().map(|number| view! { <NumberField budget number /> }).collect_view()}
+            <div class="form__row form__row--switches">
+                <Choice id="dtype" label=text::DTYPE choices=&DTYPES chosen=dtype hint=hint("dtype")
+                    on_choose=move |index| {
+                        let dtype = Value::Str(DTYPES[index].to_owned());
+                        budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
+                    } />
+                <Toggle id="compile" label=text::COMPILE on=budget.ask(|answer| answer.flag("compile"))
+                    hint=hint("compile") on_change=set_flag("compile") />
+                <Toggle id="bias" label=text::BIAS on=budget.ask(|answer| answer.flag("bias"))
+                    hint=hint("bias") enabled=shape_is_free on_change=set_flag("bias") />
+            </div>
+        </form>
+    }
+}
+
+fn hint(key: &str) -> &'static str {
+    defaults::find(key).map_or("", |key| key.doc)
+}
+
+/// The list of shapes; it says which one the config has.
+#[component]
+fn Models(budget: Budget) -> impl IntoView {
+    let loaded = budget.ask(crate::state::answer::Answer::shape_is_loaded);
+    let chosen = budget.ask(|answer| {
+        let shape = (answer.count("n_layer")?, answer.count("n_head")?, answer.count("n_embd")?);
+        Model::of(shape.0, shape.1, shape.2)
+    });
+    let choose = move |index: usize| {
+        let changes = MODELS[index].changes(loaded.get_untracked());
+        budget.session.update(|session| session.set_keys(&changes));
+    };
+    view! {
+        <div class="field">
+            <label class="field__label" for="model">{text::MODEL}</label>
+            <select class="input field__input" id="model" data-testid="model"
+                prop:value=move || chosen.get().map_or_else(String::new, |index| index.to_string())
+                on:change:target=move |event| {
+                    if let Ok(index) = event.target().value().parse() {
+                        choose(index);
+                    }
+                }>
+                <option value="" disabled=true selected=move || chosen.get().is_none()>
+                    {move || if loaded.get() { text::MODEL_LOADED } else { text::MODEL_OTHER }}
+                </option>
+                {MODELS.iter().enumerate().map(|(index, model)| view! {
+                    <option value=index.to_string() selected=move || chosen.get() == Some(index)>{model.label}</option>
+                }).collect_view()}
+            </select>
+        </div>
+    }
+}
+
+/// A key's name, its slider and its field.
+#[component]
+fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
+    let NumberKey { key, min, max, step, is_real, is_shape } = number;
+    let shown = budget.ask(move |answer| answer.number_text(key));
+    let value = Memo::new(move |_| shown.with(|shown| shown.parse::<f64>().unwrap_or(min)));
+    let enabled = budget.ask(move |answer| !(is_shape && answer.shape_is_loaded()));
+    let field = NodeRef::<Input>::new();
+    let leave = follow(field, shown.into());
+    let set = move |typed: &str| {
+        let value = if is_real {
+            typed.parse().ok().filter(|value: &f64| value.is_finite()).map(Value::Float)
+        } else {
+            typed.parse().ok().map(Value::Int)
+        };
+        // Half a number is no number yet; the text stays as it was.
+        if let Some(value) = value {
+            budget.session.update(|session| session.set_keys(&[(key, value)]));
+        }
+    };
+    let slide = move |moved: String| {
+        let count = |key: &str| budget.answer.with_untracked(|answer| answer.0.count(key).unwrap_or(1));
+        let moved = match (key, moved.parse::<u64>()) {
+            ("n_head", Ok(wanted)) => next_head_count(count("n_embd"), count("n_head"), wanted).to_string(),
+            ("n_embd", Ok(wanted)) => next_width(count("n_head"), wanted).to_string(),
+            _ => moved,
+        };
+        set(&moved);
+    };
+    let range_id = format!("{key}-range");
+    view! {
+        <div class="number" title=hint(key)>
+            // A long name breaks after an underscore.
+            <label class="number__label" for=key>{key.replace('_', "_\u{200b}")}</label>
+            <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
+                aria-label=format!("{key}, {}", text::SLIDER)
+                min=min step=step max=move || value.get().max(max)
+                prop:value=move || shown.get() prop:disabled=move || !enabled.get()
+                on:input:target=move |event| slide(event.target().value()) />
+            <input class="input number__field" type="number" inputmode="decimal" id=key data-testid=key
+                min=min step="any" node_ref=field prop:disabled=move || !enabled.get()
+                on:input:target=move |event| set(&event.target().value())
+                on:blur=move |_| leave() />
+        </div>
+    }
+}

@@ -1,0 +1,61 @@
+//! The page's head: its name, its pages, and the theme.
+
+use leptos::prelude::*;
+
+use crate::{browser, text};
+
+/// What the theme switch sets, in the order of its buttons.
+const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
+
+/// The head.
+#[component]
+pub fn Header() -> impl IntoView {
+    let kept = browser::kept_theme();
+    let chosen = RwSignal::new(THEMES.iter().position(|theme| *theme == kept.as_deref()).unwrap_or(0));
+    let choose = move |index: usize| {
+        chosen.set(index);
+        browser::set_theme(THEMES[index]);
+    };
+    view! {
+        <header class="header">
+            <a class="header__skip" href="#answer" on:click=skip>{text::SKIP_TO_ANSWER}</a>
+            <p class="header__name">
+                <svg class="header__sign" viewBox="0 0 20 20" aria-hidden="true">
+                    <path d="M2 4h16" />
+                    <path d="M2 18V13h4V9h4v2h4v-2h4v9z" />
+                </svg>
+                <strong>{text::NAME}</strong>
+                <span class="header__tagline">{text::TAGLINE}</span>
+            </p>
+            <nav class="header__pages" aria-label=text::PAGES>
+                <a href="./" aria-current="page">{text::BUDGET}</a>
+            </nav>
+            <p class="header__promise">{text::NOTHING_LEAVES}</p>
+            <fieldset class="switch header__theme">
+                <legend class="visually-hidden">{text::THEME}</legend>
+                {(0..THEMES.len()).map(|index| view! {
+                    <label class="switch__choice">
+                        <input
+                            type="radio"
+                            name="theme"
+                            class="visually-hidden"
+                            prop:checked=move || chosen.get() == index
+                            on:change=move |_| choose(index)
+                        />
+                        <span>{text::THEMES[index]}</span>
+                    </label>
+                }).collect_view()}
+            </fieldset>
+        </header>
+    }
+}
+
+/// Moves the focus without touching the fragment, which holds the session.
+fn skip(event: leptos::ev::MouseEvent) {
+    use wasm_bindgen::JsCast;
+    event.prevent_default();
+    let answer = document().get_element_by_id("answer");
+    if let Some(answer) = answer.and_then(|answer| answer.dyn_into::<web_sys::HtmlElement>().ok()) {
+        let _ = answer.focus();
+    }
+}

@@ -1,0 +1,161 @@
+//! What few people change: the optimizer, the patches people make, and what surrounds the run.
+
+use headroom_shared::{
+    nanogpt::Value,
+    session::Options,
+    train_config::{Attention, CrossEntropy, Optimizer},
+    units::MIB,
+};
+use leptos::prelude::*;
+
+use super::field::{Choice, TextField, Toggle};
+use crate::{
+    state::{answer::Answer, budget::Budget, format},
+    text,
+};
+
+const ATTENTIONS: [Attention; 2] = [Attention::Flash, Attention::Math];
+const CROSS_ENTROPIES: [CrossEntropy; 3] = [CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused];
+const OPTIMIZERS: [Optimizer; 3] = [Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit];
+
+/// The disclosure.
+#[component]
+pub fn More(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let changed = Memo::new(move |_| budget.session.with(|session| n_changed(&session.options)));
+    view! {
+        <details class="more" id="more">
+            <summary class="more__summary">
+                {text::MORE}
+                {move || (changed.get() > 0).then(|| view! { <span class="more__count">{changed.get()}</span> })}
+            </summary>
+            <div class="more__fields">
+                <Training budget />
+                <Patches budget />
+                <Surroundings budget />
+            </div>
+        </details>
+    }
+}
+
+/// How many options of the disclosure are not at their defaults.
+fn n_changed(options: &Options) -> usize {
+    let default = Options::default();
+    [
+        options.attention != default.attention,
+        options.optimizer != default.optimizer,
+        options.cross_entropy != default.cross_entropy,
+        options.activation_checkpointing,
+        options.del_eval_logits,
+        options.del_train_logits,
+        options.expandable_segments,
+        options.world_size != default.world_size,
+        options.torch != default.torch,
+        options.context_bytes.is_some(),
+    ]
+    .into_iter()
+    .filter(|changed| *changed)
+    .count()
+}
+
+fn option<T: PartialEq + Send + Sync + 'static>(
+    budget: Budget,
+    read: impl Fn(&Options) -> T + Send + Sync + 'static,
+) -> Memo<T> {
+    Memo::new(move |_| budget.session.with(|session| read(&session.options)))
+}
+
+fn change(budget: Budget, write: impl FnOnce(&mut Options)) {
+    budget.session.update(|session| write(&mut session.options));
+}
+
+fn position<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
+    all.iter().position(|other| other == one)
+}
+
+/// What nanoGPT's keys and PyTorch offer.
+#[component]
+fn Training(budget: Budget) -> impl IntoView {
+    view! {
+        <Choice id="attention" label=text::ATTENTION hint=text::ATTENTION_HINT choices=&text::ATTENTIONS
+            chosen=option(budget, |o| position(&ATTENTIONS, &o.attention))
+            on_choose=move |index| change(budget, |o| o.attention = ATTENTIONS[index]) />
+        <Choice id="optimizer" label=text::OPTIMIZER hint=text::OPTIMIZER_HINT choices=&text::OPTIMIZERS
+            chosen=option(budget, |o| position(&OPTIMIZERS, &o.optimizer))
+            on_choose=move |index| change(budget, |o| o.optimizer = OPTIMIZERS[index]) />
+        <Choice id="cross_entropy" label=text::CROSS_ENTROPY hint=text::CROSS_ENTROPY_HINT
+            choices=&text::CROSS_ENTROPIES
+            chosen=option(budget, |o| position(&CROSS_ENTROPIES, &o.cross_entropy))
+            on_choose=move |index| change(budget, |o| o.cross_entropy = CROSS_ENTROPIES[index]) />
+        <CountKey budget key="eval_iters" />
+        <CountKey budget key="eval_interval" />
+    }
+}
+
+/// What people patch into nanoGPT.
+#[component]
+fn Patches(budget: Budget) -> impl IntoView {
+    view! {
+        <CountKey budget key="eval_batch_size" />
+        <Toggle id="activation_checkpointing" label=text::CHECKPOINTING hint=text::CHECKPOINTING_HINT
+            on=option(budget, |o| o.activation_checkpointing)
+            on_change=move |on| change(budget, |o| o.activation_checkpointing = on) />
+        <Toggle id="del_eval_logits" label=text::DEL_EVAL_LOGITS hint=text::DEL_EVAL_LOGITS_HINT
+            on=option(budget, |o| o.del_eval_logits)
+            on_change=move |on| change(budget, |o| o.del_eval_logits = on) />
+        <Toggle id="del_train_logits" label=text::DEL_TRAIN_LOGITS hint=text::DEL_TRAIN_LOGITS_HINT
+            on=option(budget, |o| o.del_train_logits)
+            on_change=move |on| change(budget, |o| o.del_train_logits = on) />
+    }
+}
+
+/// What the run shares the card with.
+#[component]
+fn Surroundings(budget: Budget) -> impl IntoView {
+    let context = option(budget, |o| o.context_bytes.map(|bytes| (bytes / MIB).to_string()).unwrap_or_default());
+    let estimate = budget.ask(|answer| match answer.plan() {
+        Some(plan) => format!("{} {}", format::mark(plan.basis.context), format::size(plan.request.context.bytes)),
+        None => String::new(),
+    });
+    view! {
+        <Toggle id="expandable_segments" label=text::EXPANDABLE hint=text::EXPANDABLE_HINT
+            on=option(budget, |o| o.expandable_segments)
+            on_change=move |on| change(budget, |o| o.expandable_segments = on) />
+        <TextField id="world_size" label=text::PROCESSES hint=text::PROCESSES_HINT
+            value=option(budget, |o| o.world_size.to_string())
+            on_input=move |typed| {
+                if let Ok(n) = typed.trim().parse() {
+                    change(budget, |o| o.world_size = n);
+                }
+            } />
+        <TextField id="torch" label=text::TORCH hint=text::TORCH_HINT value=option(budget, |o| o.torch.clone())
+            on_input=move |typed| change(budget, |o| typed.trim().clone_into(&mut o.torch)) />
+        <TextField id="context" label=text::CONTEXT hint=text::CONTEXT_HINT value=context placeholder=estimate
+            on_input=move |typed| {
+                let mib = typed.trim().parse::<u64>().ok();
+                change(budget, |o| o.context_bytes = mib.and_then(|mib| mib.checked_mul(MIB)));
+            } />
+    }
+}
+
+/// A count that is a key of the config.
+#[component]
+fn CountKey(budget: Budget, key: &'static str) -> impl IntoView {
+    let known = headroom_shared::nanogpt::defaults::find(key);
+    let hint = known.map_or(text::EVAL_BATCH_SIZE_HINT, |key| key.doc);
+    let value = budget.ask(move |answer: &Answer| answer.number_text(key));
+    let placeholder = budget.ask(move |answer: &Answer| match key {
+        "eval_batch_size" => answer.number_text("batch_size"),
+        _ => String::new(),
+    });
+    view! {
+        <TextField id=key label=key hint value placeholder
+            on_input=move |typed| {
+                if let Ok(n) = typed.trim().parse() {
+                    budget.session.update(|session| session.set_keys(&[(key, Value::Int(n))]));
+                }
+            } />
+    }
+}

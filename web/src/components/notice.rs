@@ -1,0 +1,23 @@
+//! A sentence that stays until it is dismissed.
+
+use leptos::prelude::*;
+
+use crate::text;
+
+/// The notice.
+#[component]
+pub fn Notice(
+    /// The sentence, where there is one.
+    notice: RwSignal<Option<String>>,
+) -> impl IntoView {
+    move || {
+        notice.get().map(|sentence| {
+            view! {
+                <div class="notice" role="status" id="notice">
+                    <p>{sentence}</p>
+                    <button type="button" class="button" on:click=move |_| notice.set(None)>{text::DISMISS}</button>
+                </div>
+            }
+        })
+    }
+}

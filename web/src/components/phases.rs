@@ -1,0 +1,90 @@
+//! The table of phases.
+
+use headroom_shared::{memory::program::Phase, plan::basis::Certainty};
+use leptos::prelude::*;
+
+use super::verdict::Mark;
+use crate::{
+    state::{answer::Answer, budget::Budget, format},
+    text,
+};
+
+#[derive(Clone, PartialEq)]
+struct Row {
+    phase: Phase,
+    bytes: [u64; 3],
+    is_peak: bool,
+    fails: bool,
+}
+
+#[derive(Clone, PartialEq)]
+struct Table {
+    rows: Vec<Row>,
+    certainty: [Certainty; 2],
+    fits: bool,
+}
+
+fn table(answer: &Answer) -> Option<Table> {
+    let plan = &answer.drawn()?.plan;
+    let rows = plan.phases.iter().map(|peak| Row {
+        phase: peak.phase,
+        bytes: [peak.live_bytes, peak.max_allocated_bytes, peak.max_reserved_bytes],
+        is_peak: plan.peak.phase == peak.phase,
+        fails: plan.oom.as_ref().is_some_and(|oom| oom.phase == peak.phase),
+    });
+    Some(Table { rows: rows.collect(), certainty: [plan.basis.allocated, plan.basis.reserved], fits: plan.fits })
+}
+
+/// The table.
+#[component]
+pub fn PhaseTable(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let table = budget.ask(table);
+    let title = move || match table.with(|table| table.as_ref().is_none_or(|table| table.fits)) {
+        true => text::PHASES,
+        false => text::PHASES_WOULD_NEED,
+    };
+    let mark = move |index: usize| {
+        move || table.with(|table| table.as_ref().map(|table| view! { <Mark certainty=table.certainty[index] /> }))
+    };
+    view! {
+        <section class="phases" class:stale=budget.is_stale() aria-labelledby="phases-title">
+            <h2 class="panel-title" id="phases-title">{title}</h2>
+            <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
+                <table class="phases__table" id="phases" data-testid="phases">
+                    <thead>
+                        <tr>
+                            <th scope="col">{text::PHASE}</th>
+                            <th scope="col">{text::LIVE_PEAK}{mark(0)}</th>
+                            <th scope="col" title=text::FIGURE_ALLOCATED_HINT>{text::FIGURE_ALLOCATED}{mark(0)}</th>
+                            <th scope="col" title=text::FIGURE_RESERVED_HINT>{text::FIGURE_RESERVED}{mark(1)}</th>
+                        </tr>
+                    </thead>
+                    <tbody>
+                        {move || table.get().map(|table| table.rows.into_iter().map(row).collect_view())}
+                    </tbody>
+                </table>
+            </div>
+        </section>
+    }
+}
+
+fn row(row: Row) -> impl IntoView {
+    let badge = if row.fails {
+        Some(view! { <span class="phases__badge phases__badge--fails">{text::FAILS}</span> })
+    } else if row.is_peak {
+        Some(view! { <span class="phases__badge">{text::PEAK}</span> })
+    } else {
+        None
+    };
+    view! {
+        <tr data-phase=row.phase.name() class:phases__row--marked=row.fails || row.is_peak>
+            <th scope="row">{text::phase(row.phase)} {badge}</th>
+            {row.bytes.map(|bytes| view! {
+                <td title=format::exact_bytes(bytes) data-bytes=bytes.to_string()>{format::size(bytes)}</td>
+            }).collect_view()}
+        </tr>
+    }
+}

@@ -1,0 +1,105 @@
+//! What was noticed about the config and the run, in a box of its own height so that nothing below it moves.
+
+use headroom_shared::nanogpt::{PastedKind, Severity};
+use leptos::{html::Ul, prelude::*};
+use wasm_bindgen::JsCast;
+use web_sys::HtmlTextAreaElement;
+
+use crate::{
+    browser,
+    state::{answer::Answer, budget::Budget, places},
+    text,
+};
+
+/// One line of the list.
+#[derive(Clone, PartialEq)]
+struct Line {
+    severity: Severity,
+    /// Line and column in the text, where it has a place there.
+    place: Option<(u32, u32)>,
+    /// What it is about, where it has no place.
+    key: String,
+    message: String,
+    hint: Option<String>,
+}
+
+fn lines(answer: &Answer) -> Vec<Line> {
+    // Only a config's lines are lines of the text; a command's arguments and a log's files count their own.
+    let has_places = answer.kind == PastedKind::Config;
+    let problems = answer.resolved.settings.problems.as_slice().iter().map(|problem| Line {
+        severity: problem.severity,
+        place: (has_places && problem.line > 0).then_some((problem.line, problem.column)),
+        key: if has_places { String::new() } else { problem.source.clone() },
+        message: problem.message.clone(),
+        hint: problem.hint.clone(),
+    });
+    let findings = answer.resolved.findings.iter().map(|finding| Line {
+        severity: finding.severity,
+        place: None,
+        key: finding.key.to_owned(),
+        message: finding.message.clone(),
+        hint: None,
+    });
+    let mut lines: Vec<Line> = problems.chain(findings).collect();
+    lines.sort_by(|a, b| b.severity.cmp(&a.severity));
+    lines
+}
+
+/// The list; where there is nothing to say it tells what the text was taken for.
+#[component]
+pub fn Problems(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let shown = budget.ask(lines);
+    let read_as = budget.ask(|answer| {
+        if answer.is_empty {
+            return text::READS_DEFAULTS.to_owned();
+        }
+        text::read_as(answer.kind, answer.resolved.settings.values.len())
+    });
+    let list = NodeRef::<Ul>::new();
+    view! {
+        <ul class="problems" id="problems" data-testid="problems" node_ref=list tabindex="0"
+            aria-label=text::PROBLEMS>
+            {move || shown.get().into_iter().map(|line| view! { <Problem budget line /> }).collect_view()}
+            <li class="problems__read">{move || read_as.get()}</li>
+        </ul>
+    }
+}
+
+#[component]
+fn Problem(budget: Budget, line: Line) -> impl IntoView {
+    let Line { severity, place, key, message, hint } = line;
+    let (class, word) = match severity {
+        Severity::Error => ("problems__line problems__line--error", text::SEVERITIES[2]),
+        Severity::Warning => ("problems__line problems__line--warning", text::SEVERITIES[1]),
+        Severity::Note => ("problems__line", text::SEVERITIES[0]),
+    };
+    let jump = place.map(|(line, column)| {
+        view! {
+            <button type="button" class="problems__place" on:click=move |_| jump_to(budget, line, column)>
+                {format!("{line}:{column}")}
+            </button>
+        }
+    });
+    view! {
+        <li class=class>
+            <span class="problems__severity">{word}</span>
+            " "
+            {jump}
+            {(!key.is_empty()).then(|| view! { <code class="problems__key">{key}</code> })}
+            " " {message} {hint.map(|hint| format!(". {hint}"))}
+        </li>
+    }
+}
+
+fn jump_to(budget: Budget, line: u32, column: u32) {
+    let Some(place) = budget.session.with_untracked(|session| places::place(&session.text, line, column)) else {
+        return;
+    };
+    let area = document().get_element_by_id("config");
+    if let Some(area) = area.and_then(|area| area.dyn_into::<HtmlTextAreaElement>().ok()) {
+        browser::select(&area, place.start, place.end, place.depth);
+    }
+}

@@ -1,0 +1,124 @@
+//! The verdict, first and in words, with the figures it rests on and what a person takes away.
+
+use std::time::Duration;
+
+use leptos::prelude::*;
+
+use crate::{
+    browser,
+    components::actions::CopyButton,
+    state::budget::Budget,
+    state::{
+        command, format,
+        verdict::{Figure, Outcome, Verdict, figures},
+    },
+    text,
+};
+
+/// A screen reader hears the verdict when the edits have paused for so long.
+const ANNOUNCE_DELAY: Duration = Duration::from_millis(700);
+
+/// The verdict.
+#[component]
+pub fn VerdictView(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let verdict = budget.ask(|answer| answer.plan().map(Verdict::of));
+    let obstacle = budget.ask(crate::state::answer::Answer::obstacle);
+    let headline = move || verdict.get().map_or_else(|| text::NO_PLAN.to_owned(), |verdict| verdict.headline);
+    let detail = move || match verdict.get() {
+        Some(verdict) => verdict.detail,
+        None => obstacle.get().unwrap_or_else(|| text::NO_PLAN_DETAIL.to_owned()),
+    };
+    let outcome = move || match verdict.with(|verdict| verdict.as_ref().map(|verdict| verdict.outcome)) {
+        Some(Outcome::Fits) => "fits",
+        Some(Outcome::Narrow) => "narrow",
+        Some(Outcome::Fails) => "fails",
+        None => "none",
+    };
+    let fits = move || verdict.with(|v| v.as_ref().map(|v| (v.outcome != Outcome::Fails).to_string()));
+    let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
+    let has_plan = Signal::derive(move || verdict.with(Option::is_some));
+    let announced = announced(headline);
+    view! {
+        <div class="verdict" data-outcome=outcome>
+            <div class="verdict__words">
+                <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=fits
+                    data-headroom-bytes=headroom>
+                    <span class="verdict__sign" aria-hidden="true"></span>
+                    <span>{headline}</span>
+                </h1>
+                <p class="verdict__detail" id="verdict-detail" title=detail>{detail}</p>
+                <p class="visually-hidden" role="status">{move || announced.get()}</p>
+            </div>
+            <Figures budget />
+            <div class="verdict__actions">
+                <CopyButton id="copy-link" label=text::COPY_LINK primary=true
+                    content=move || Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
+                <CopyButton id="copy-command" label=text::COPY_COMMAND content=move || {
+                    let options = budget.session.with(|session| session.options.clone());
+                    Some(budget.answer.with(|answer| command::command_line(&answer.0, &options)))
+                } />
+                <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
+                    content=move || budget.answer.with(|answer| command::json(&answer.0)) />
+            </div>
+        </div>
+        // Where the form is below the chart, the answer stays in sight while it changes.
+        <p class="verdict-bar" data-outcome=outcome aria-hidden="true">{headline}</p>
+    }
+}
+
+/// The headline, once it has stood for a while.
+fn announced(headline: impl Fn() -> String + Copy + 'static) -> RwSignal<String> {
+    let announced = RwSignal::new(String::new());
+    let pending = StoredValue::new(None::<TimeoutHandle>);
+    Effect::new(move |_| {
+        let headline = headline();
+        if let Some(pending) = pending.get_value() {
+            pending.clear();
+        }
+        pending.set_value(set_timeout_with_handle(move || announced.set(headline), ANNOUNCE_DELAY).ok());
+    });
+    announced
+}
+
+#[component]
+fn Figures(budget: Budget) -> impl IntoView {
+    let all = budget.ask(|answer| answer.plan().map(figures));
+    let figure = move |index: usize| all.with(|all| all.as_ref().map(|all| all[index].clone()));
+    view! {
+        <dl class="figures">
+            {(0..5).map(|index| {
+                let shown = Memo::new(move |_| figure(index));
+                view! {
+                    <div class="figures__figure" title=move || shown.get().map(|figure| figure.title)>
+                        <dt>{move || shown.get().map_or(text::FIGURES[index], |figure| figure.label)}</dt>
+                        <dd>{move || shown.get().map_or_else(|| view! { "–" }.into_any(), |figure| value(figure).into_any())}</dd>
+                    </div>
+                }
+            }).collect_view()}
+        </dl>
+    }
+}
+
+fn value(figure: Figure) -> impl IntoView {
+    view! {
+        {figure.value}
+        {figure.certainty.map(|certainty| view! { <Mark certainty /> })}
+    }
+}
+
+/// The thin sign beside a figure that tells how sure it is.
+#[component]
+pub fn Mark(
+    /// How sure.
+    certainty: headroom_shared::plan::basis::Certainty,
+) -> impl IntoView {
+    view! {
+        <span class="mark">
+            <span aria-hidden="true" title=text::certainty(certainty)>{format::mark(certainty)}</span>
+            <span class="visually-hidden">" "{text::certainty(certainty)}</span>
+        </span>
+    }
+}

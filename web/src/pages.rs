@@ -1,0 +1,5 @@
+//! One module a page.
+
+mod budget;
+
+pub use budget::BudgetPage;

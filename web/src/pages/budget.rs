@@ -1,0 +1,88 @@
+//! The budget page: a run and a card on the left, the answer on the right.
+
+use std::time::Duration;
+
+use leptos::prelude::*;
+
+use crate::{
+    browser,
+    components::{
+        card_picker::CardPicker, chart::ChartView, config::ConfigInput, form::RunForm, header::Header,
+        message::Message, more::More, notice::Notice, phases::PhaseTable, problems::Problems, tensors::TensorList,
+        verdict::VerdictView,
+    },
+    state::{
+        budget::Budget,
+        session::{Opened, Session},
+    },
+    text,
+};
+
+/// How long the address waits for the next edit: browsers refuse a hundred writes in half a minute.
+const ADDRESS_DELAY: Duration = Duration::from_millis(300);
+
+/// Takes the session out of the address, where one is in it.
+fn open_address(budget: Budget) {
+    let kept = browser::kept_text();
+    let kept = kept.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
+    let Some(Opened { session, unknown, later_version }) = Session::open(&browser::fragment(), kept) else {
+        return;
+    };
+    let left_out = later_version.is_some() || !unknown.is_empty();
+    budget.notice.set(left_out.then(|| text::link_left_out(&unknown, later_version)));
+    budget.session.set(session);
+    budget.pinned.set(None);
+}
+
+/// The page.
+#[component]
+pub fn BudgetPage() -> impl IntoView {
+    let budget = Budget::new();
+    open_address(budget);
+    keep_address(budget);
+    view! {
+        <Header />
+        <Notice notice=budget.notice />
+        <main class="budget">
+            <section class="budget__run" aria-label=text::YOUR_RUN>
+                <CardPicker budget />
+                <ConfigInput budget />
+                <Problems budget />
+                <RunForm budget />
+                <More budget />
+            </section>
+            <section class="budget__answer" id="answer" tabindex="-1" aria-label=text::NAME>
+                <VerdictView budget />
+                <ChartView budget />
+                <Message budget />
+                <div class="budget__tables">
+                    <TensorList budget />
+                    <PhaseTable budget />
+                </div>
+            </section>
+        </main>
+    }
+}
+
+/// The address follows the session, and the session follows a link that is opened in the same window.
+fn keep_address(budget: Budget) {
+    let pending = StoredValue::new(None::<TimeoutHandle>);
+    Effect::new(move |was_there: Option<bool>| {
+        let session = budget.session.get();
+        // At first the address already says what is shown, or nothing was asked yet.
+        if was_there.is_none() {
+            return true;
+        }
+        if let Some(pending) = pending.get_value() {
+            pending.clear();
+        }
+        let write = move || {
+            let fragment = session.fragment();
+            browser::keep_text(&fragment, &session.text);
+            browser::replace_fragment(&fragment);
+        };
+        pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
+        true
+    });
+    browser::on_fragment_change(move || open_address(budget));
+}

@@ -1,0 +1,16 @@
+//! What the page thinks: plain values and functions on them, tested natively. Nothing here touches the browser.
+
+pub mod answer;
+pub mod budget;
+pub mod card;
+pub mod chart;
+pub mod command;
+pub mod course;
+pub mod edit;
+pub mod fields;
+pub mod format;
+pub mod places;
+pub mod presets;
+pub mod session;
+pub mod tensors;
+pub mod verdict;

@@ -1,0 +1,183 @@
+//! What a session comes to: read, resolved and planned, once for all that is shown.
+
+use std::sync::Arc;
+
+use headroom_shared::{
+    memory::timeline::Timeline,
+    nanogpt::{PastedKind, from_pasted_text},
+    plan::{Plan, plan},
+    session::{Resolved, resolve_settings},
+};
+use serde_json::Value as Json;
+
+use super::{
+    course::{course, failure_column, largest_column},
+    session::{CONFIG_NAME, Session},
+};
+
+/// What is shown.
+#[derive(Debug)]
+pub struct Answer {
+    /// What the text was taken for.
+    pub kind: PastedKind,
+    /// Whether there is any text.
+    pub is_empty: bool,
+    /// Everything read, with problems and findings.
+    pub resolved: Resolved,
+    /// The plan with its timeline, or why there is none.
+    pub planned: Result<Arc<Planned>, Option<String>>,
+    /// The last plan there was, which stays drawn, faded, while a half-typed config has none.
+    last: Option<Arc<Planned>>,
+}
+
+/// A plan and its course.
+#[derive(Debug)]
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// Memory over the run, without repeats.
+    pub timeline: Timeline,
+}
+
+impl Planned {
+    /// The column that is shown where nobody points: the failure, else the peak.
+    pub fn first_shown(&self) -> usize {
+        match self.plan.failure {
+            Some(failure) => failure_column(&self.timeline, failure),
+            None => largest_column(&self.timeline),
+        }
+    }
+}
+
+impl Answer {
+    /// Reads, resolves and plans.
+    pub fn of(session: &Session) -> Self {
+        Self::after(session, None)
+    }
+
+    /// The same, after an answer whose plan stays drawn where there is none now.
+    pub fn after(session: &Session, before: Option<&Self>) -> Self {
+        let pasted = from_pasted_text(CONFIG_NAME, &session.text);
+        let mut resolved = resolve_settings(pasted.read(), &session.options);
+        let planned = match resolved.request.take() {
+            Some(request) => plan(request).map_err(|error| Some(error.to_string())),
+            None => Err(None),
+        };
+        let planned = planned.map(|plan| Arc::new(Planned { timeline: course(&plan), plan }));
+        Self {
+            last: planned.clone().ok().or_else(|| before?.last.clone()),
+            kind: pasted.kind,
+            is_empty: session.text.trim().is_empty(),
+            resolved,
+            planned,
+        }
+    }
+
+    /// The plan, where there is one.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.planned.as_ref().ok().map(|planned| &planned.plan)
+    }
+
+    /// The plan that is drawn: this one, else the last there was.
+    pub fn drawn(&self) -> Option<&Planned> {
+        self.last.as_deref()
+    }
+
+    /// The value of a count as the run would have it.
+    pub fn count(&self, key: &str) -> Option<u64> {
+        match self.resolved.config.get(key)? {
+            Json::Number(number) => number.as_u64(),
+            _ => None,
+        }
+    }
+
+    /// A number as the run would have it, as a field shows it.
+    pub fn number_text(&self, key: &str) -> String {
+        match self.resolved.config.get(key) {
+            Some(Json::Number(number)) => number.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    /// A switch as the run would have it.
+    pub fn flag(&self, key: &str) -> bool {
+        self.resolved.config.get(key).and_then(Json::as_bool).unwrap_or(false)
+    }
+
+    /// A word as the run would have it.
+    pub fn word(&self, key: &str) -> String {
+        self.resolved.config.get(key).and_then(Json::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Whether OpenAI's weights decide the model's shape, so that keys of the shape do nothing.
+    pub fn shape_is_loaded(&self) -> bool {
+        self.word("init_from").starts_with("gpt2")
+    }
+
+    /// Why there is no plan, in a sentence.
+    pub fn obstacle(&self) -> Option<String> {
+        use headroom_shared::nanogpt::Severity;
+        match &self.planned {
+            Ok(_) => None,
+            Err(Some(error)) => Some(error.clone()),
+            Err(None) => {
+                let errors = self.resolved.findings.iter().filter(|finding| finding.severity == Severity::Error);
+                errors.map(|finding| finding.message.clone()).next()
+            }
+        }
+    }
+}
+
+/// An answer that is handed around; two are equal if they are the same one.
+#[derive(Clone, Debug)]
+pub struct Shared(pub Arc<Answer>);
+
+impl PartialEq for Shared {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str) -> Answer {
+        Answer::of(&Session { text: text.into(), ..Session::default() })
+    }
+
+    #[test]
+    fn a_config_is_planned() {
+        let answer = answer("batch_size = 4\ncompile = False\n");
+        let plan = answer.plan().expect("a plan");
+        assert!(plan.fits);
+        assert_eq!(answer.count("batch_size"), Some(4));
+        assert_eq!(answer.count("n_layer"), Some(12));
+        assert!(!answer.flag("compile"));
+        assert_eq!(answer.word("dtype"), "bfloat16");
+    }
+
+    #[test]
+    fn an_impossible_model_has_an_obstacle_and_keeps_its_fields() {
+        let answer = answer("n_head = 7\n");
+        assert!(answer.plan().is_none());
+        assert!(answer.obstacle().is_some_and(|why| why.contains("n_embd")));
+        assert_eq!(answer.count("n_head"), Some(7));
+    }
+
+    #[test]
+    fn a_half_typed_config_keeps_the_last_plan_drawn() {
+        let session = |text: &str| Session { text: text.into(), ..Session::default() };
+        let first = Answer::after(&session("batch_size = 4"), None);
+        let second = Answer::after(&session("n_head = 7"), Some(&first));
+        let third = Answer::after(&session("n_head = 0"), Some(&second));
+        assert!(third.plan().is_none());
+        assert_eq!(third.drawn().map(|planned| planned.plan.peak.live_bytes), first.plan().map(|p| p.peak.live_bytes));
+    }
+
+    #[test]
+    fn loaded_weights_decide_the_shape() {
+        assert!(answer("init_from = 'gpt2-xl'").shape_is_loaded());
+        assert!(!answer("").shape_is_loaded());
+    }
+}

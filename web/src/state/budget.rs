@@ -1,0 +1,71 @@
+//! The signals that the budget page's components share: what was given, what it comes to, and which moment is shown.
+
+use std::sync::Arc;
+
+use leptos::prelude::*;
+
+use super::{
+    answer::{Answer, Shared},
+    chart,
+    session::Session,
+};
+
+/// The signals of the page.
+#[derive(Clone, Copy)]
+pub struct Budget {
+    /// What the person gave.
+    pub session: RwSignal<Session>,
+    /// What it comes to.
+    pub answer: Memo<Shared>,
+    /// The moment that is kept in view, as a share of the run; `None` follows the failure or the peak.
+    pub pinned: RwSignal<Option<f64>>,
+    /// The moment that is pointed at.
+    pub pointed: RwSignal<Option<f64>>,
+    /// What an opened link had that was left out.
+    pub notice: RwSignal<Option<String>>,
+}
+
+impl Budget {
+    /// The signals, with nanoGPT's own run to start with.
+    pub fn new() -> Self {
+        let session = RwSignal::new(Session::default());
+        Self {
+            session,
+            answer: Memo::new(move |before: Option<&Shared>| {
+                let before = before.map(|before| &*before.0);
+                session.with(|session| Shared(Arc::new(Answer::after(session, before))))
+            }),
+            pinned: RwSignal::new(None),
+            pointed: RwSignal::new(None),
+            notice: RwSignal::new(None),
+        }
+    }
+
+    /// Something of the answer, computed when the answer changes and passed on when it itself does.
+    pub fn ask<T: PartialEq + Send + Sync + 'static>(
+        self,
+        question: impl Fn(&Answer) -> T + Send + Sync + 'static,
+    ) -> Memo<T> {
+        Memo::new(move |_| self.answer.with(|answer| question(&answer.0)))
+    }
+
+    /// Whether what is drawn is of an earlier session, as this one has no plan.
+    pub fn is_stale(self) -> Memo<bool> {
+        self.ask(|answer| answer.planned.is_err())
+    }
+
+    /// The column of the chart whose moment is shown.
+    pub fn shown_column(self) -> Memo<Option<usize>> {
+        Memo::new(move |_| {
+            let share = self.pointed.get().or_else(|| self.pinned.get());
+            self.answer.with(|answer| {
+                let planned = answer.0.drawn()?;
+                let n_columns = planned.timeline.points.len();
+                Some(match share {
+                    Some(share) => chart::column_at_share(n_columns, share),
+                    None => planned.first_shown(),
+                })
+            })
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! The run as a command line, and the plan as JSON: what a person takes away.
+
+use headroom_shared::{nanogpt::defaults, session::Options};
+
+use super::{answer::Answer, edit::shell_value};
+
+/// The command that starts this run with nothing but flags: those keys that are not at nanoGPT's defaults.
+///
+/// `vocab_size` stays out, as nanoGPT takes it from the data set and refuses it as a flag.
+pub fn command_line(answer: &Answer, options: &Options) -> String {
+    let mut command = match options.world_size {
+        0 | 1 => String::from("python train.py"),
+        n => format!("torchrun --standalone --nproc_per_node={n} train.py"),
+    };
+    let settings = &answer.resolved.settings;
+    for key in defaults::KEYS.iter().filter(|key| key.name != "vocab_size") {
+        let Some(setting) = settings.values.get(key.name) else { continue };
+        if key.default.value().as_ref() == Some(&setting.value) {
+            continue;
+        }
+        if let Some(value) = shell_value(&setting.value) {
+            command.push_str(&format!(" --{}={value}", key.name));
+        }
+    }
+    command
+}
+
+/// The plan as the command line's `--json` prints it.
+pub fn json(answer: &Answer) -> Option<String> {
+    serde_json::to_string_pretty(&answer.plan()?.document(&answer.resolved.config)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::session::Session;
+    use headroom_shared::nanogpt::from_pasted_text;
+
+    #[test]
+    fn only_what_differs_becomes_a_flag() {
+        let text = "batch_size = 12\nn_layer = 6\ndropout = 0.2\nout_dir = 'a b'\nvocab_size = 65\nmine = 3\n";
+        let mut session = Session { text: text.into(), ..Session::default() };
+        let answer = Answer::of(&session);
+        let command = command_line(&answer, &session.options);
+        assert_eq!(command, "python train.py --out_dir=\"'a b'\" --n_layer=6 --dropout=0.2");
+        session.options.world_size = 2;
+        assert!(
+            command_line(&answer, &session.options).starts_with("torchrun --standalone --nproc_per_node=2 train.py")
+        );
+    }
+
+    #[test]
+    fn the_command_reads_back_as_the_same_settings() {
+        let session = Session { text: "n_layer = 6\nout_dir = 'a b'\nwandb_log = True\n".into(), ..Session::default() };
+        let answer = Answer::of(&session);
+        let again = from_pasted_text("pasted", &command_line(&answer, &session.options)).read();
+        for (key, setting) in &answer.resolved.settings.values {
+            assert_eq!(again.value(key).as_ref(), Some(&setting.value), "{key}");
+        }
+    }
+
+    #[test]
+    fn json_is_the_contracts_document() {
+        let answer = Answer::of(&Session { text: "compile = False".into(), ..Session::default() });
+        let json: serde_json::Value = serde_json::from_str(&json(&answer).expect("a plan")).expect("valid JSON");
+        assert_eq!(json["schema"], 1);
+        assert_eq!(json["config"]["batch_size"], 12);
+    }
+}

@@ -1,0 +1,194 @@
+//! The course of a run as a chart shows it: what repeats is shown once, as it is in the end.
+//!
+//! A plan replays up to sixteen evaluation batches and micro-steps, since the allocator takes a few to settle. They
+//! look alike; of each such row the last is shown, and the one that fails.
+
+use headroom_shared::{
+    memory::{
+        program::Phase,
+        simulate::Failure,
+        timeline::{Point, Span, Timeline},
+    },
+    plan::Plan,
+};
+
+/// Columns the plan is asked for, repeats included.
+const COLUMNS_ASKED: usize = 1600;
+/// Columns kept at most: every one is text in a path, and finer than two pixels is of no use on a laptop.
+const COLUMNS_MAX: usize = 440;
+/// The most repeats a plan replays.
+const REPEATS_MAX: u64 = 16;
+
+/// A stretch of points that stands or goes as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Piece {
+    phase: Phase,
+    start: usize,
+    end: usize,
+}
+
+/// Memory over the run, without repeats.
+pub fn course(plan: &Plan) -> Timeline {
+    let timeline = plan.timeline(COLUMNS_ASKED);
+    let eval_batches = (2 * plan.request.train.eval_iters).saturating_sub(1).min(REPEATS_MAX);
+    let failure = plan.failure.map(|failure| failure.moment);
+    let rows = rows(&timeline, usize::try_from(eval_batches).unwrap_or(1));
+    let fails_in = |pieces: &[Piece]| {
+        let first = |piece: &Piece| timeline.points[piece.start].moment;
+        failure.is_some_and(|at| {
+            pieces.first().is_some_and(|piece| first(piece) <= at) && {
+                let end = pieces.last().map_or(0, |piece| piece.end);
+                timeline.points.get(end).is_none_or(|next| next.moment > at)
+            }
+        })
+    };
+    let kept = rows.iter().flat_map(|row| {
+        let last = row.len().saturating_sub(1);
+        row.iter()
+            .enumerate()
+            .filter(move |(at, pieces)| *at == last || fails_in(pieces))
+            .flat_map(|(_, pieces)| pieces)
+    });
+    thinned(&timeline.points, &kept.copied().collect::<Vec<_>>())
+}
+
+/// The run as rows of repeats; what does not repeat is a row of one.
+fn rows(timeline: &Timeline, eval_batches: usize) -> Vec<Vec<Vec<Piece>>> {
+    let mut rows: Vec<Vec<Vec<Piece>>> = Vec::new();
+    let mut before = None;
+    // Whether the next micro-step is like the one before.
+    let mut repeats = false;
+    for span in &timeline.spans {
+        let piece = Piece { phase: span.phase, start: span.start, end: span.end };
+        match (span.phase, rows.last_mut()) {
+            (Phase::Eval | Phase::LaterEval, _) => rows.push(split(piece, eval_batches)),
+            (Phase::SteadyForward, Some(row)) if repeats && before == Some(Phase::SteadyBackward) => {
+                row.push(vec![piece]);
+            }
+            (Phase::SteadyForward, _) => {
+                // An iteration's first micro-step differs from the others; the very first has phases of its own.
+                repeats = before == Some(Phase::SteadyBackward) || before == Some(Phase::FirstBackward);
+                rows.push(vec![vec![piece]]);
+            }
+            (Phase::SteadyBackward, Some(row)) => match row.last_mut() {
+                Some(step) if before == Some(Phase::SteadyForward) => step.push(piece),
+                _ => rows.push(vec![vec![piece]]),
+            },
+            _ => rows.push(vec![vec![piece]]),
+        }
+        before = Some(span.phase);
+    }
+    rows
+}
+
+fn split(piece: Piece, n: usize) -> Vec<Vec<Piece>> {
+    let n = n.clamp(1, (piece.end - piece.start).max(1));
+    let at = |index: usize| piece.start + (piece.end - piece.start) * index / n;
+    (0..n).map(|index| vec![Piece { start: at(index), end: at(index + 1), ..piece }]).collect()
+}
+
+/// The kept pieces as a timeline of fewer columns, each showing its largest moment.
+fn thinned(points: &[Point], kept: &[Piece]) -> Timeline {
+    let n: usize = kept.iter().map(|piece| piece.end - piece.start).sum();
+    let width = n.div_ceil(COLUMNS_MAX).max(1);
+    let mut timeline = Timeline::default();
+    for piece in kept {
+        let start = timeline.points.len();
+        let columns = points[piece.start..piece.end].chunks(width);
+        timeline.points.extend(columns.filter_map(|column| column.iter().copied().reduce(larger)));
+        let end = timeline.points.len();
+        match timeline.spans.last_mut() {
+            Some(span) if span.phase == piece.phase => span.end = end,
+            _ => timeline.spans.push(Span { phase: piece.phase, start, end }),
+        }
+    }
+    timeline
+}
+
+fn larger(a: Point, b: Point) -> Point {
+    let live = |point: &Point| point.live_bytes.iter().sum::<u64>();
+    if live(&b) > live(&a) { b } else { a }
+}
+
+/// The column in which an allocation fails.
+pub fn failure_column(timeline: &Timeline, failure: Failure) -> usize {
+    // A column shows its largest moment, which may be before or after the failure's.
+    let after = timeline.points.partition_point(|point| point.moment <= failure.moment);
+    let last = timeline.points.len().saturating_sub(1);
+    let candidates = [after.saturating_sub(1), after.min(last)];
+    let found = candidates.into_iter().find(|column| phase_at(timeline, *column) == Some(failure.phase));
+    found.unwrap_or(candidates[0])
+}
+
+/// The column with the most live bytes.
+pub fn largest_column(timeline: &Timeline) -> usize {
+    let live = |column: &usize| timeline.points[*column].live_bytes.iter().sum::<u64>();
+    // The first of equals, as the peak is.
+    (0..timeline.points.len()).rev().max_by_key(live).unwrap_or(0)
+}
+
+/// The phase a column is in.
+pub fn phase_at(timeline: &Timeline, column: usize) -> Option<Phase> {
+    timeline.spans.iter().find(|span| (span.start..span.end).contains(&column)).map(|span| span.phase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{answer::Answer, session::Session};
+
+    fn with_course(text: &str, check: impl Fn(&Plan, &Timeline)) {
+        let answer = Answer::of(&Session { text: text.into(), ..Session::default() });
+        let planned = answer.planned.as_ref().expect("a plan");
+        check(&planned.plan, &planned.timeline);
+    }
+
+    fn phases(timeline: &Timeline) -> Vec<Phase> {
+        timeline.spans.iter().map(|span| span.phase).collect()
+    }
+
+    #[test]
+    fn an_iteration_shows_its_first_and_its_last_micro_step() {
+        use Phase::{
+            Eval, EvalFirst, FirstBackward, FirstForward, FirstOptimizer, Init, Rest, SteadyBackward, SteadyForward,
+            SteadyOptimizer,
+        };
+        with_course("compile = False\nbatch_size = 4\neval_interval = 10**9\n", |_, timeline| {
+            let mut phases = phases(timeline);
+            phases.retain(|phase| *phase != Rest);
+            let micro_step = [SteadyForward, SteadyBackward];
+            let start = [Init, EvalFirst, Eval, FirstForward, FirstBackward];
+            let expected = [&start[..], &micro_step, &[FirstOptimizer], &micro_step, &micro_step, &[SteadyOptimizer]];
+            assert_eq!(phases, expected.concat());
+        });
+        with_course("compile = False\ngradient_accumulation_steps = 1\neval_iters = 0\n", |_, timeline| {
+            let mut phases = phases(timeline);
+            phases.retain(|phase| *phase != Rest);
+            let start = [Init, FirstForward, FirstBackward, FirstOptimizer];
+            assert_eq!(phases, [&start[..], &micro_step(), &[SteadyOptimizer]].concat());
+        });
+    }
+
+    fn micro_step() -> [Phase; 2] {
+        [Phase::SteadyForward, Phase::SteadyBackward]
+    }
+
+    #[test]
+    fn what_is_left_out_hides_neither_peak_nor_failure() {
+        for compile in ["True", "False"] {
+            for batch_size in [1, 7, 8, 9, 10, 12, 64] {
+                let text = format!("compile = {compile}\nbatch_size = {batch_size}\n");
+                with_course(&text, |plan, timeline| {
+                    let live = |column: usize| timeline.points[column].live_bytes.iter().sum::<u64>();
+                    assert_eq!(live(largest_column(timeline)), plan.peak.live_bytes, "{text}");
+                    assert!(timeline.points.len() <= COLUMNS_MAX + timeline.spans.len() * 2);
+                    assert!(timeline.points.windows(2).all(|pair| pair[0].moment < pair[1].moment));
+                    if let Some(failure) = plan.failure {
+                        let shown = phase_at(timeline, failure_column(timeline, failure));
+                        assert_eq!(shown, Some(failure.phase), "{text}");
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Edits of the form, written into the text: a config keeps its comments, a command keeps its shape, and a log, which
+//! nobody edits, becomes a config.
+
+use headroom_shared::{
+    link,
+    nanogpt::{PastedKind, Value, from_pasted_text, patch},
+    session::Options,
+};
+
+use super::session::CONFIG_NAME;
+
+/// The text with those keys set.
+pub fn set(text: &str, changes: &[(&str, Value)]) -> String {
+    let edited = match from_pasted_text(CONFIG_NAME, text).kind {
+        PastedKind::Config => Some(set_in_config(text, changes)),
+        PastedKind::Command => changes.iter().try_fold(text.to_owned(), |text, change| set_in_command(&text, change)),
+        PastedKind::Log => None,
+    };
+    edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes))
+}
+
+/// What a command or a log comes to, as a config.
+pub fn as_config(text: &str) -> String {
+    link::decode(&link::encode(&from_pasted_text(CONFIG_NAME, text).read(), &Options::default())).config
+}
+
+fn holds(text: &str, changes: &[(&str, Value)]) -> bool {
+    let settings = from_pasted_text(CONFIG_NAME, text).read();
+    changes.iter().all(|(key, value)| settings.value(key).as_ref() == Some(value))
+}
+
+fn set_in_config(text: &str, changes: &[(&str, Value)]) -> String {
+    let changes: Vec<_> = changes.iter().map(|(key, value)| (*key, value.clone(), "")).collect();
+    patch(text, &changes)
+}
+
+/// Rewrites the last `--key=value`, or adds one after the last argument of `train.py`.
+fn set_in_command(text: &str, (key, value): &(&str, Value)) -> Option<String> {
+    let argument = format!("--{key}={}", shell_value(value)?);
+    let flag = format!("--{key}=");
+    let words = words(text);
+    let last = words.iter().rev().find(|(start, _)| text[*start..].starts_with(&flag));
+    if let Some(&(start, end)) = last {
+        return Some(format!("{}{argument}{}", &text[..start], &text[end..]));
+    }
+    let is_script = |(start, end): &(usize, usize)| text[*start..*end].ends_with(".py");
+    let script = words.iter().position(is_script)?;
+    let is_argument = |(start, end): &(usize, usize)| text[*start..].starts_with("--") || is_script(&(*start, *end));
+    let end = words[script..].iter().take_while(|word| is_argument(word)).last()?.1;
+    Some(format!("{} {argument}{}", &text[..end], &text[end..]))
+}
+
+/// Words between spaces, quotes kept together, as byte ranges.
+fn words(text: &str) -> Vec<(usize, usize)> {
+    let mut words = Vec::new();
+    let mut start = None;
+    let mut quote = None;
+    for (at, char) in text.char_indices() {
+        match (quote, char) {
+            (Some(open), _) if open == char => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => {
+                quote = Some(char);
+                start.get_or_insert(at);
+            }
+            (None, _) if char.is_whitespace() => words.extend(start.take().map(|start| (start, at))),
+            (None, _) => {
+                start.get_or_insert(at);
+            }
+        }
+    }
+    words.extend(start.map(|start| (start, text.len())));
+    words
+}
+
+/// A value as nanoGPT's configurator takes it from a shell; `None` where it would need quotes inside quotes.
+pub fn shell_value(value: &Value) -> Option<String> {
+    let text = value.to_python_str()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);
+    match value {
+        // The configurator evaluates what looks like a literal; a string that does is quoted twice.
+        Value::Str(_) if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || !text.chars().all(plain) => {
+            (!text.contains(['"', '\'', '\\', '$', '`', '!'])).then(|| format!("\"'{text}'\""))
+        }
+        _ => Some(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, changes: &[(&str, Value)], expected: &str) {
+        assert_eq!(set(text, changes), expected);
+    }
+
+    #[test]
+    fn a_config_keeps_its_comments_and_gets_none() {
+        check(
+            "batch_size = 12  # as published\nbias = True\n",
+            &[("batch_size", Value::Int(8)), ("n_layer", Value::Int(6))],
+            "batch_size = 8  # as published\nbias = True\nn_layer = 6\n",
+        );
+        check("", &[("compile", Value::Bool(false))], "compile = False\n");
+        check("x = 1", &[("x", Value::Int(2))], "x = 2");
+    }
+
+    #[test]
+    fn a_hundred_moves_of_a_slider_leave_one_line() {
+        let text = (0..100).fold(String::new(), |text, i| set(&text, &[("batch_size", Value::Int(i))]));
+        assert_eq!(text, "batch_size = 99\n");
+    }
+
+    #[test]
+    fn a_command_stays_a_command() {
+        check(
+            "python train.py config/a.py --batch_size=32 --compile=False",
+            &[("batch_size", Value::Int(4)), ("dtype", Value::Str("float16".into()))],
+            "python train.py config/a.py --batch_size=4 --compile=False --dtype=float16",
+        );
+        check(
+            "python train.py --out_dir='a b' | tee log",
+            &[("n_layer", Value::Int(4))],
+            "python train.py --out_dir='a b' --n_layer=4 | tee log",
+        );
+    }
+
+    #[test]
+    fn a_log_becomes_a_config() {
+        check(
+            "Overriding: batch_size = 64\nOverriding: n_layer = 6\ntokens per iteration will be: 1\n",
+            &[("batch_size", Value::Int(8))],
+            "batch_size = 8\nn_layer = 6\n",
+        );
+    }
+
+    #[test]
+    fn a_string_that_looks_like_a_number_is_quoted_for_the_shell() {
+        assert_eq!(shell_value(&Value::Str("7".into())).as_deref(), Some("\"'7'\""));
+        assert_eq!(shell_value(&Value::Str("out/a".into())).as_deref(), Some("out/a"));
+        assert_eq!(shell_value(&Value::Float(6e-4)).as_deref(), Some("0.0006"));
+    }
+}

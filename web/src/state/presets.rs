@@ -1,0 +1,143 @@
+//! Runs and models to start from.
+
+use headroom_shared::{
+    gpt::presets::{GPT2_FAMILY, Preset},
+    nanogpt::Value,
+};
+
+/// A whole run: it takes the place of the text.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// What it is called in the list.
+    pub label: &'static str,
+    /// Its config.
+    pub text: &'static str,
+}
+
+/// Runs that people start from, as nanoGPT's own configs set them.
+pub const RUNS: [Run; 4] = [
+    Run {
+        label: "GPT-2 124M, nanoGPT's train_gpt2",
+        text: "# GPT-2 124M from scratch, as nanoGPT's train_gpt2 sets it\n\
+               batch_size = 12\n\
+               block_size = 1024\n\
+               gradient_accumulation_steps = 5 * 8\n\
+               \n\
+               n_layer = 12\n\
+               n_head = 12\n\
+               n_embd = 768\n\
+               \n\
+               max_iters = 600000\n\
+               eval_interval = 1000\n\
+               eval_iters = 200\n",
+    },
+    Run {
+        label: "Shakespeare, characters (baby GPT)",
+        text: "# A small model on Shakespeare's characters\n\
+               dataset = 'shakespeare_char'\n\
+               gradient_accumulation_steps = 1\n\
+               batch_size = 64\n\
+               block_size = 256\n\
+               \n\
+               n_layer = 6\n\
+               n_head = 6\n\
+               n_embd = 384\n\
+               dropout = 0.2\n\
+               \n\
+               max_iters = 5000\n\
+               eval_interval = 250\n\
+               eval_iters = 200\n",
+    },
+    Run {
+        label: "Finetune GPT-2 XL on Shakespeare",
+        text: "# OpenAI's GPT-2 XL, finetuned on Shakespeare\n\
+               init_from = 'gpt2-xl'\n\
+               dataset = 'shakespeare'\n\
+               batch_size = 1\n\
+               gradient_accumulation_steps = 32\n\
+               \n\
+               max_iters = 20\n\
+               eval_interval = 5\n\
+               eval_iters = 40\n\
+               decay_lr = False\n",
+    },
+    Run { label: "train.py's defaults", text: "" },
+];
+
+/// A model from scratch: it sets the keys of the shape and leaves the rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// What it is called in the list.
+    pub label: &'static str,
+    /// Blocks.
+    pub n_layer: u64,
+    /// Heads.
+    pub n_head: u64,
+    /// Channels.
+    pub n_embd: u64,
+}
+
+const fn gpt2(label: &'static str, preset: Preset) -> Model {
+    Model { label, n_layer: preset.n_layer, n_head: preset.n_head, n_embd: preset.n_embd }
+}
+
+/// Shapes by name; the counts are of nanoGPT without biases and the padded vocabulary.
+pub const MODELS: [Model; 8] = [
+    Model { label: "baby GPT 10.6M", n_layer: 6, n_head: 6, n_embd: 384 },
+    Model { label: "52M", n_layer: 12, n_head: 7, n_embd: 448 },
+    Model { label: "64M", n_layer: 12, n_head: 8, n_embd: 512 },
+    Model { label: "77M", n_layer: 12, n_head: 9, n_embd: 576 },
+    gpt2("GPT-2 124M", GPT2_FAMILY[0]),
+    gpt2("GPT-2 medium 350M", GPT2_FAMILY[1]),
+    gpt2("GPT-2 large 774M", GPT2_FAMILY[2]),
+    gpt2("GPT-2 XL 1.56B", GPT2_FAMILY[3]),
+];
+
+impl Model {
+    /// The model of that shape.
+    pub fn of(n_layer: u64, n_head: u64, n_embd: u64) -> Option<usize> {
+        MODELS.iter().position(|model| (model.n_layer, model.n_head, model.n_embd) == (n_layer, n_head, n_embd))
+    }
+
+    /// The keys it sets; `loaded` is whether the run takes OpenAI's weights now, which would win over them.
+    pub fn changes(&self, loaded: bool) -> Vec<(&'static str, Value)> {
+        let int = |n: u64| Value::Int(i64::try_from(n).unwrap_or(i64::MAX));
+        let mut changes =
+            vec![("n_layer", int(self.n_layer)), ("n_head", int(self.n_head)), ("n_embd", int(self.n_embd))];
+        if loaded {
+            changes.push(("init_from", Value::Str("scratch".to_owned())));
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{answer::Answer, session::Session};
+
+    #[test]
+    fn every_run_is_read_without_a_problem_and_planned() {
+        for run in RUNS {
+            let answer = Answer::of(&Session { text: run.text.to_owned(), ..Session::default() });
+            assert_eq!(answer.resolved.settings.problems.as_slice(), [], "{}", run.label);
+            assert!(answer.plan().is_some(), "{}", run.label);
+        }
+    }
+
+    #[test]
+    fn labels_tell_the_parameters() {
+        for (label, millions) in [("52M", 52), ("64M", 64), ("77M", 77), ("GPT-2 124M", 124)] {
+            let model = MODELS.iter().find(|model| model.label == label).expect("in the list");
+            let (l, c) = (model.n_layer, model.n_embd);
+            let parameters = 50_304 * c + 1024 * c + l * (12 * c * c + 2 * c) + c;
+            assert_eq!((parameters + 500_000) / 1_000_000, millions, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_known_by_its_shape() {
+        assert_eq!(Model::of(12, 12, 768).map(|index| MODELS[index].label), Some("GPT-2 124M"));
+        assert_eq!(Model::of(12, 12, 769), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a person gave: the one source of truth that the text, the form and the link all show.
+
+use headroom_shared::{
+    link,
+    nanogpt::{Value, from_pasted_text},
+    session::Options,
+};
+
+use super::{edit, presets};
+
+/// What a config is called in messages where it came without a name.
+pub const CONFIG_NAME: &str = "config.py";
+
+/// A run on a card, as given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// A config, a command or a log.
+    pub text: String,
+    /// Everything that nanoGPT's config does not hold.
+    pub options: Options,
+}
+
+impl Default for Session {
+    /// nanoGPT's own GPT-2 run on the default card.
+    fn default() -> Self {
+        Self { text: presets::RUNS[0].text.to_owned(), options: Options::default() }
+    }
+}
+
+/// A session that a link held.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opened {
+    /// The session.
+    pub session: Session,
+    /// Parts of the link that this version does not know.
+    pub unknown: Vec<String>,
+    /// The link's version where it is later than ours.
+    pub later_version: Option<u32>,
+}
+
+impl Session {
+    /// Opens a URL's fragment; `None` where it is no link of ours.
+    ///
+    /// `kept` is a fragment with the text it was made of: a link carries values but no comments, so a reload of the
+    /// same page brings the text back as it was.
+    pub fn open(fragment: &str, kept: Option<(&str, &str)>) -> Option<Opened> {
+        let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
+        if !fragment.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let link = link::decode(fragment);
+        let text = match kept {
+            Some((of, text)) if of == fragment => text.to_owned(),
+            _ => link.config,
+        };
+        let session = Self { text, options: link.options };
+        Some(Opened { session, unknown: link.unknown, later_version: link.later_version })
+    }
+
+    /// The fragment, without `#`, that opens to this session.
+    pub fn fragment(&self) -> String {
+        link::encode(&from_pasted_text(CONFIG_NAME, &self.text).read(), &self.options)
+    }
+
+    /// Takes a new text. A command's torchrun says how many processes there are; a text without one takes that back.
+    pub fn set_text(&mut self, text: String) {
+        let before = from_pasted_text(CONFIG_NAME, &self.text).world_size;
+        let now = from_pasted_text(CONFIG_NAME, &text).world_size;
+        if before != now {
+            self.options.world_size = now.unwrap_or(1);
+        }
+        self.text = text;
+    }
+
+    /// Sets keys of nanoGPT, in the text.
+    pub fn set_keys(&mut self, changes: &[(&str, Value)]) {
+        self.text = edit::set(&self.text, changes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_opens_to_the_same_values() {
+        let mut session = Session { text: "batch_size = 4 * 2  # mine\n".into(), ..Session::default() };
+        session.options.gpu = "L4".into();
+        let opened = Session::open(&session.fragment(), None).expect("a link");
+        assert_eq!(opened.session.text, "batch_size = 8\n");
+        assert_eq!(opened.session.options, session.options);
+        assert_eq!(opened.session.fragment(), session.fragment());
+    }
+
+    #[test]
+    fn a_reload_keeps_comments() {
+        let session = Session { text: "batch_size = 4 * 2  # mine\n".into(), ..Session::default() };
+        let fragment = session.fragment();
+        let opened = Session::open(&fragment, Some((&fragment, &session.text))).expect("a link");
+        assert_eq!(opened.session, session);
+        let other = Session::open("1&batch_size=3", Some((&fragment, &session.text))).expect("a link");
+        assert_eq!(other.session.text, "batch_size = 3\n");
+    }
+
+    #[test]
+    fn an_anchor_is_no_link() {
+        assert_eq!(Session::open("#phases", None), None);
+        assert_eq!(Session::open("", None), None);
+    }
+
+    #[test]
+    fn torchrun_sets_the_processes_and_its_going_takes_them_back() {
+        let mut session = Session::default();
+        session.set_text("torchrun --standalone --nproc_per_node=4 train.py --batch_size=8".into());
+        assert_eq!(session.options.world_size, 4);
+        session.options.world_size = 2;
+        session.set_text("torchrun --standalone --nproc_per_node=4 train.py --batch_size=9".into());
+        assert_eq!(session.options.world_size, 2);
+        session.set_text("batch_size = 8".into());
+        assert_eq!(session.options.world_size, 1);
+    }
+}

@@ -1,0 +1,158 @@
+//! The answer in words, and the figures beside it.
+
+use headroom_shared::plan::{Plan, basis::Certainty};
+
+use super::format;
+use crate::text;
+
+/// How a plan comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It fits.
+    Fits,
+    /// It fits, but less is left than the estimate may be off.
+    Narrow,
+    /// It fails.
+    Fails,
+}
+
+/// The answer in words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// How it comes out.
+    pub outcome: Outcome,
+    /// The sentence that answers.
+    pub headline: String,
+    /// The sentence after it.
+    pub detail: String,
+    /// Bytes left, negative if missing.
+    pub headroom_bytes: i64,
+}
+
+impl Verdict {
+    /// The words for a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let left = format::signed_size(plan.headroom_bytes);
+        let [low, high] = left_band(plan);
+        let (outcome, headline, detail) = match &plan.oom {
+            Some(oom) => {
+                let short = format::size(plan.headroom_bytes.unsigned_abs());
+                let detail = text::fails_detail(
+                    &oom.tensor,
+                    &format::shape(&oom.shape),
+                    oom.dtype.name(),
+                    &format::size(oom.requested_bytes),
+                    &format::size(oom.allocated_bytes),
+                );
+                (Outcome::Fails, text::does_not_fit(oom.phase, &short), detail)
+            }
+            None if low < 0 => {
+                let detail = text::narrow_detail(&format::signed_size(low), &format::signed_size(high));
+                (Outcome::Narrow, text::fits_narrowly(&left), detail)
+            }
+            None => {
+                let detail = text::fits_detail(plan.peak.phase, &plan.request.device.name);
+                (Outcome::Fits, text::fits(&left), detail)
+            }
+        };
+        Self { outcome, headline, detail, headroom_bytes: plan.headroom_bytes }
+    }
+}
+
+/// Between which amounts is left.
+fn left_band(plan: &Plan) -> [i64; 2] {
+    let total = i128::from(plan.request.device.total_bytes);
+    let left = |used: u64| i64::try_from(total - i128::from(used)).unwrap_or(i64::MIN);
+    let [low, high] = plan.basis.band_bytes;
+    [left(high), left(low)]
+}
+
+/// A figure beside the verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is.
+    pub label: &'static str,
+    /// The figure.
+    pub value: String,
+    /// How sure it is; `None` for what the person gave.
+    pub certainty: Option<Certainty>,
+    /// The exact count, its band, and where PyTorch tells the same.
+    pub title: String,
+}
+
+/// The figures beside the verdict.
+pub fn figures(plan: &Plan) -> [Figure; 5] {
+    let bytes = |label, bytes: u64, certainty, more: &str| Figure {
+        label,
+        value: format::size(bytes),
+        certainty: Some(certainty),
+        title: if more.is_empty() {
+            format::exact_bytes(bytes)
+        } else {
+            format!("{} · {more}", format::exact_bytes(bytes))
+        },
+    };
+    let [low, high] = plan.basis.band_bytes.map(format::size);
+    let used = if plan.fits { text::FIGURE_USED } else { text::FIGURE_USED_NEEDED };
+    let parameters = plan.request.gpt.n_parameters().unwrap_or(u64::MAX);
+    [
+        bytes(text::FIGURE_ALLOCATED, plan.peak.max_allocated_bytes, plan.basis.allocated, text::FIGURE_ALLOCATED_HINT),
+        bytes(text::FIGURE_RESERVED, plan.peak.max_reserved_bytes, plan.basis.reserved, text::FIGURE_RESERVED_HINT),
+        bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &text::band(&low, &high)),
+        bytes(text::FIGURE_CARD, plan.request.device.total_bytes, card_certainty(plan), &plan.request.device.name),
+        Figure {
+            label: text::FIGURE_PARAMETERS,
+            value: millions(parameters),
+            certainty: Some(Certainty::Exact),
+            title: format::grouped(parameters),
+        },
+    ]
+}
+
+fn card_certainty(plan: &Plan) -> Certainty {
+    use headroom_shared::hardware::Provenance;
+    match plan.request.device.total_provenance {
+        Provenance::Measured { .. } => Certainty::Measured,
+        Provenance::Estimated { .. } => Certainty::Estimated,
+        Provenance::Given => Certainty::Exact,
+    }
+}
+
+fn millions(parameters: u64) -> String {
+    let millions = parameters as f64 / 1e6;
+    if millions >= 1000.0 { format!("{:.2} B", millions / 1000.0) } else { format!("{millions:.1} M") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{answer::Answer, session::Session};
+
+    fn verdict(text: &str) -> Verdict {
+        let answer = Answer::of(&Session { text: text.into(), ..Session::default() });
+        Verdict::of(answer.plan().expect("a plan"))
+    }
+
+    #[test]
+    fn a_small_batch_fits_with_what_is_left() {
+        let verdict = verdict("batch_size = 4\ncompile = False\n");
+        assert_eq!(verdict.outcome, Outcome::Fits);
+        assert!(verdict.headline.starts_with("Fits: ") && verdict.headline.ends_with("GiB left"), "{verdict:?}");
+        assert!(verdict.headroom_bytes > 0);
+    }
+
+    #[test]
+    fn a_large_batch_names_phase_tensor_and_what_is_short() {
+        let verdict = verdict("batch_size = 64\ncompile = False\n");
+        assert_eq!(verdict.outcome, Outcome::Fails);
+        assert!(verdict.headline.starts_with("Does not fit: fails in"), "{verdict:?}");
+        assert!(verdict.detail.contains("(65536, 50304)"), "{verdict:?}");
+        assert!(verdict.headroom_bytes < 0);
+    }
+
+    #[test]
+    fn parameters_read_as_people_say_them() {
+        assert_eq!(millions(124_337_664), "124.3 M");
+        assert_eq!(millions(1_557_686_400), "1.56 B");
+    }
+}

@@ -1,0 +1,304 @@
+//! Every English word of the page, in one table, so that other languages can stand beside it.
+
+use headroom_shared::{
+    gpt::tensors::{Category, Lifetime},
+    memory::program::Phase,
+    nanogpt::PastedKind,
+    plan::basis::Certainty,
+};
+
+pub const NAME: &str = "Headroom";
+pub const TAGLINE: &str = "know before you OOM";
+pub const BUDGET: &str = "Budget";
+pub const PAGES: &str = "Pages";
+pub const SKIP_TO_ANSWER: &str = "Skip to the answer";
+pub const BYTES: &str = "bytes";
+
+pub const THEME: &str = "Theme";
+pub const THEMES: [&str; 3] = ["Auto", "Light", "Dark"];
+
+// The run.
+pub const YOUR_RUN: &str = "Run";
+pub const GPU: &str = "GPU";
+pub const GPU_HINT: &str = "A card's name, or its memory, as 11.69GiB";
+pub const NO_CARD_MATCHES: &str = "No card of the table; an amount such as 16GiB works too";
+pub const OTHERS: &str = "Other programs, GiB";
+pub const OTHERS_HINT: &str = "What the desktop, a browser or another run holds on the card (nvidia-smi shows it)";
+pub const START_FROM: &str = "Start from";
+pub const START_FROM_CHOOSE: &str = "a run…";
+pub const MODEL: &str = "Model";
+pub const MODEL_OTHER: &str = "own shape";
+pub const MODEL_LOADED: &str = "from OpenAI's weights";
+pub const CONFIG: &str = "Config, command or log";
+pub const CONFIG_PLACEHOLDER: &str =
+    "Paste a nanoGPT config.py, the command you start it with, or the head of its log. Or drop a file here.";
+pub const OPEN_FILE: &str = "Open file";
+pub const DROP_HERE: &str = "Drop the config to read it";
+pub const FILE_TOO_LARGE: &str = "That file is larger than 5 MB; a config has a few kilobytes.";
+pub const COPY_CONFIG: &str = "Copy config";
+pub const MORE: &str = "More";
+pub const SLIDER: &str = "slider";
+
+pub const DTYPE: &str = "dtype";
+pub const COMPILE: &str = "compile";
+pub const BIAS: &str = "bias";
+
+pub const TORCH: &str = "PyTorch";
+pub const TORCH_HINT: &str = "The version that words the message; sizes follow 2.11";
+pub const EXPANDABLE: &str = "expandable_segments";
+pub const EXPANDABLE_HINT: &str = "PYTORCH_ALLOC_CONF=expandable_segments:True: less is lost to fragmentation";
+pub const ATTENTION: &str = "Attention";
+pub const ATTENTIONS: [&str; 2] = ["flash", "math"];
+pub const ATTENTION_HINT: &str = "flash: scaled_dot_product_attention picks its kernel. math: holds (B, H, T, T)";
+pub const CHECKPOINTING: &str = "Activation checkpointing";
+pub const CHECKPOINTING_HINT: &str = "A patch: each block is computed again in backward instead of kept";
+pub const EVAL_BATCH_SIZE_HINT: &str = "A patch: the batch of estimate_loss where it is not batch_size";
+pub const DEL_EVAL_LOGITS: &str = "del logits in evaluation";
+pub const DEL_EVAL_LOGITS_HINT: &str = "A patch: logits are let go after each batch of estimate_loss";
+pub const DEL_TRAIN_LOGITS: &str = "del logits after backward";
+pub const DEL_TRAIN_LOGITS_HINT: &str = "A patch: logits are let go after each backward";
+pub const CROSS_ENTROPY: &str = "Cross-entropy";
+pub const CROSS_ENTROPIES: [&str; 3] = ["whole", "chunked", "fused"];
+pub const CROSS_ENTROPY_HINT: &str = "whole: nanoGPT's. chunked or fused (Liger): never holds all logits";
+pub const OPTIMIZER: &str = "Optimizer";
+pub const OPTIMIZERS: [&str; 3] = ["AdamW fused", "AdamW foreach", "AdamW 8-bit"];
+pub const OPTIMIZER_HINT: &str = "fused: nanoGPT's on a GPU. 8-bit: bitsandbytes";
+pub const PROCESSES: &str = "Processes (DDP)";
+pub const PROCESSES_HINT: &str = "torchrun's processes in all; each has its own card";
+pub const CONTEXT: &str = "CUDA context, MiB";
+pub const CONTEXT_HINT: &str = "What the process holds outside PyTorch; empty takes the estimate for the card";
+
+// What was read.
+pub const READS_DEFAULTS: &str = "Empty: train.py's own defaults.";
+pub const DISMISS: &str = "Dismiss";
+
+/// What a text was taken for.
+pub fn read_as(kind: PastedKind, n_keys: usize) -> String {
+    let what = match kind {
+        PastedKind::Config => "a config",
+        PastedKind::Command => "a command",
+        PastedKind::Log => "a log",
+    };
+    let keys = if n_keys == 1 { "key" } else { "keys" };
+    format!("Read as {what}: {n_keys} {keys} of nanoGPT set.")
+}
+
+/// Parts of a link that were left out.
+pub fn link_left_out(parts: &[String], later: Option<u32>) -> String {
+    let parts = parts.join(", ");
+    match (later, parts.is_empty()) {
+        (Some(_), true) => "This link was made by a later Headroom; everything in it was understood.".to_owned(),
+        (Some(_), false) => format!("This link was made by a later Headroom. Not understood and left out: {parts}"),
+        (None, _) => format!("Not understood in this link and left out: {parts}"),
+    }
+}
+
+// The verdict.
+pub const NO_PLAN: &str = "No plan yet";
+pub const NO_PLAN_DETAIL: &str = "The run as it stands cannot be planned.";
+pub const STALE: &str = "The last plan, until what is named beside the config is mended.";
+
+pub fn fits(left: &str) -> String {
+    format!("Fits: {left} left")
+}
+
+pub fn fits_narrowly(left: &str) -> String {
+    format!("Fits narrowly: {left} left")
+}
+
+pub fn does_not_fit(phase: Phase, short: &str) -> String {
+    format!("Does not fit: fails {}, {short} short", phase_in(phase))
+}
+
+pub fn fits_detail(phase: Phase, card: &str) -> String {
+    format!("The peak is {} on {card}.", phase_in(phase))
+}
+
+pub fn narrow_detail(low: &str, high: &str) -> String {
+    format!("The estimate leaves between {low} and {high}: close the browser before you start.")
+}
+
+pub fn fails_detail(tensor: &str, shape: &str, dtype: &str, asked: &str, allocated: &str) -> String {
+    format!("on {tensor} {shape} {dtype}: {asked} more with {allocated} allocated")
+}
+
+pub const FIGURE_ALLOCATED: &str = "max allocated";
+pub const FIGURE_ALLOCATED_HINT: &str = "torch.cuda.max_memory_allocated()";
+pub const FIGURE_RESERVED: &str = "max reserved";
+pub const FIGURE_RESERVED_HINT: &str = "torch.cuda.max_memory_reserved()";
+pub const FIGURE_USED: &str = "card used";
+pub const FIGURES: [&str; 5] = [FIGURE_ALLOCATED, FIGURE_RESERVED, FIGURE_USED, FIGURE_CARD, FIGURE_PARAMETERS];
+pub const FIGURE_USED_NEEDED: &str = "card needed";
+pub const FIGURE_CARD: &str = "card has";
+pub const FIGURE_PARAMETERS: &str = "parameters";
+
+pub fn band(low: &str, high: &str) -> String {
+    format!("between {low} and {high}")
+}
+
+pub const COPY_LINK: &str = "Copy link";
+pub const COPY_COMMAND: &str = "Copy command";
+pub const COPY_JSON: &str = "Copy JSON";
+pub const COPY_MESSAGE: &str = "Copy message";
+pub const COPIED: &str = "Copied";
+pub const NOT_COPIED: &str = "Not copied";
+pub const PYTORCH_SAYS: &str = "PyTorch will say";
+
+// The chart.
+pub const CHART: &str = "Memory over the run";
+pub const CHART_UNIT: &str = "GiB; what repeats is shown once";
+pub const CHART_HELP: &str = "Point at a moment, or press the arrow keys, to see what is live. Click keeps it.";
+pub const CARD_LINE: &str = "card";
+pub const RESERVED_LINE: &str = "reserved by PyTorch";
+pub const OTHERS_BAND: &str = "other programs";
+pub const CONTEXT_BAND: &str = "CUDA context";
+pub const FAILS_HERE: &str = "fails here";
+pub const NOT_REACHED: &str = "not reached: what it would need";
+pub const CERTAINTIES: [(Certainty, &str, &str); 3] = [
+    (Certainty::Exact, "exact", "follows from recorded runs of that kind, to the byte"),
+    (Certainty::Measured, "measured", "read off a card or a message of one"),
+    (Certainty::Estimated, "estimated", "computed from a rule that fits what was seen"),
+];
+
+pub const fn certainty(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Exact => "exact",
+        Certainty::Measured => "measured",
+        Certainty::Estimated => "estimated",
+    }
+}
+
+pub const fn category(category: Category) -> &'static str {
+    match category {
+        Category::Parameters => "parameters",
+        Category::Gradients => "gradients",
+        Category::OptimizerState => "optimizer state",
+        Category::CastCache => "cast cache",
+        Category::Activations => "activations",
+        Category::LogitsAndLoss => "logits and loss",
+        Category::Workspace => "workspace",
+        Category::Input => "input",
+    }
+}
+
+/// Whether a phase belongs to an iteration of the training loop.
+pub const fn is_in_iteration(phase: Phase) -> bool {
+    matches!(
+        phase,
+        Phase::FirstForward
+            | Phase::FirstBackward
+            | Phase::FirstOptimizer
+            | Phase::SteadyForward
+            | Phase::SteadyBackward
+            | Phase::SteadyOptimizer
+    )
+}
+
+/// What a phase outside an iteration belongs to, for the lower row of the axis.
+pub const fn stretch(phase: Phase) -> &'static str {
+    match phase {
+        Phase::EvalFirst | Phase::Eval => "estimate_loss",
+        Phase::LaterEvalFirst | Phase::LaterEval => "estimate_loss, later",
+        _ => "",
+    }
+}
+
+/// An iteration on the axis.
+pub const fn iteration(index: usize) -> &'static str {
+    match index {
+        0 => "iter 0",
+        1 => "iter 1",
+        _ => "later iterations",
+    }
+}
+
+/// A phase on the axis, within its stretch.
+pub const fn phase_short(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Init => "init",
+        Phase::EvalFirst | Phase::LaterEvalFirst => "batch 1",
+        Phase::Eval | Phase::LaterEval => "last one",
+        Phase::FirstForward | Phase::SteadyForward => "forward",
+        Phase::FirstBackward | Phase::SteadyBackward => "backward",
+        Phase::FirstOptimizer | Phase::SteadyOptimizer => "step",
+        Phase::Rest => "rest",
+    }
+}
+
+/// A phase in the table.
+pub const fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Init => "init",
+        Phase::EvalFirst => "evaluation, first batch",
+        Phase::Eval => "evaluation",
+        Phase::FirstForward => "first forward",
+        Phase::FirstBackward => "first backward",
+        Phase::FirstOptimizer => "first optimizer step",
+        Phase::LaterEvalFirst => "later evaluation, first batch",
+        Phase::LaterEval => "later evaluation",
+        Phase::SteadyForward => "forward",
+        Phase::SteadyBackward => "backward",
+        Phase::SteadyOptimizer => "optimizer step",
+        Phase::Rest => "between iterations",
+    }
+}
+
+/// A phase in a sentence.
+pub const fn phase_in(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Init => "before it starts",
+        Phase::EvalFirst => "in the first evaluation batch",
+        Phase::Eval => "in evaluation",
+        Phase::FirstForward => "in the first forward",
+        Phase::FirstBackward => "in the first backward",
+        Phase::FirstOptimizer => "in the first optimizer step",
+        Phase::LaterEvalFirst => "in a later evaluation's first batch",
+        Phase::LaterEval => "in a later evaluation",
+        Phase::SteadyForward => "in forward",
+        Phase::SteadyBackward => "in backward",
+        Phase::SteadyOptimizer => "in the optimizer step",
+        Phase::Rest => "between iterations",
+    }
+}
+
+// The tensors.
+pub const LIVE: &str = "Live";
+pub const LIVE_AT_FAILURE: &str = "Live when it fails";
+pub const LIVE_AT_PEAK: &str = "Live at the peak";
+pub const BACK_TO_FAILURE: &str = "Back to the failure";
+pub const BACK_TO_PEAK: &str = "Back to the peak";
+
+pub fn live_title(phase: Phase) -> String {
+    format!("Live {}", phase_in(phase))
+}
+
+pub fn and_more(n: usize, bytes: &str) -> String {
+    format!("and {n} more, {bytes}")
+}
+
+pub const fn why_alive(lifetime: Lifetime) -> &'static str {
+    match lifetime {
+        Lifetime::Run => "held for the whole run",
+        Lifetime::FromFirstStep => "made by the first optimizer step, then kept",
+        Lifetime::UntilZeroGrad => "from backward until zero_grad",
+        Lifetime::CastCache => "autocast's copy, until its last use in backward",
+        Lifetime::SavedForBackward => "saved in forward because backward needs it",
+        Lifetime::ForwardLocal => "a local name of forward still holds it",
+        Lifetime::Intermediate => "a step on the way",
+        Lifetime::NameInTrainPy => "train.py's name keeps it until the next assignment",
+        Lifetime::Scratch => "a kernel's scratch memory, given back at once",
+        Lifetime::Batch => "the batch, until the next one is fetched",
+    }
+}
+
+// The phases.
+pub const PHASES: &str = "Phases";
+pub const PHASE: &str = "Phase";
+pub const PHASES_WOULD_NEED: &str = "Phases, as if there were room";
+pub const LIVE_PEAK: &str = "live peak";
+pub const PEAK: &str = "peak";
+pub const FAILS: &str = "fails";
+pub const NOTHING_LEAVES: &str = "Computed in this page; nothing leaves it.";
+
+pub const PROBLEMS: &str = "What was noticed";
+pub const SEVERITIES: [&str; 3] = ["note", "warning", "error"];
