@@ -89,7 +89,7 @@ fn trainings() -> impl Strategy<Value = TrainConfig> {
 fn exercise(shape: GptShape, train: TrainConfig, device: Device, other_processes_bytes: u64, segments: SegmentKind) {
     let (Ok(gpt), Ok(train)) = (GptConfig::new(shape), train.check()) else { return };
     let context = Estimate { bytes: u64::MAX - 1, band_low: 0, band_high: u64::MAX, source: "a test" };
-    let context = if other_processes_bytes % 2 == 0 { Estimate::given(1 << 28) } else { context };
+    let context = if other_processes_bytes.is_multiple_of(2) { Estimate::given(1 << 28) } else { context };
     let request =
         Request { gpt, train, device, segments, other_processes_bytes, context, torch: TorchVersion::RECORDED };
     let Ok(plan) = plan(request) else { return };

@@ -5,3 +5,4 @@ mod any_config;
 mod plans;
 mod programs;
 mod strategies;
+mod work;

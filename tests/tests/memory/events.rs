@@ -72,6 +72,7 @@ fn n_differing(a: &[Event], b: &[Event]) -> usize {
 
 /// How many events differ; a number that is stated and no longer true fails either way, so that it can only improve
 /// knowingly.
+#[expect(clippy::print_stdout, reason = "the figures are for whoever reads the test's output")]
 #[track_caller]
 fn check(name: &str, n_stated: usize) {
     let (recorded, ours) = recorded_and_ours(name);

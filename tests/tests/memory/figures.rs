@@ -32,7 +32,7 @@ pub fn errors(rows: &[Row], column: &str, segments: SegmentKind) -> Vec<Error> {
             let ours =
                 if column == "max_memory_allocated" { outcome.max_allocated_bytes } else { outcome.max_reserved_bytes };
             let error = (ours as f64 / recorded as f64 - 1.0) * 100.0;
-            Some((error, format!("{} {:?}", row.file, row.tag())))
+            Some((error, format!("{} {}", row.file, row.tag())))
         })
         .collect()
 }
@@ -47,6 +47,7 @@ pub fn summary(errors: &[Error]) -> (f64, Error) {
 }
 
 /// The errors keep to the bound; prints how well.
+#[expect(clippy::print_stdout, reason = "the figures are for whoever reads the test's output")]
 #[track_caller]
 pub fn check(what: &str, errors: &[Error], bound: Bound) {
     let (median, (worst, name)) = summary(errors);
@@ -55,31 +56,32 @@ pub fn check(what: &str, errors: &[Error], bound: Bound) {
     assert!(worst.abs() <= bound.worst, "{what}: {name} is {worst:+.4} % off, over {} %", bound.worst);
 }
 
-fn all_rows(files: &[&str]) -> Vec<Row> {
+/// The rows of several files.
+pub fn rows_of(files: &[&str]) -> Vec<Row> {
     files.iter().flat_map(|file| rows(file)).collect()
 }
 
 #[test]
 fn eager_allocated_keeps_its_bounds() {
-    let errors = errors(&all_rows(&EAGER), "max_memory_allocated", SegmentKind::Native);
+    let errors = errors(&rows_of(&EAGER), "max_memory_allocated", SegmentKind::Native);
     check("eager allocated", &errors, ALLOCATED_EAGER);
 }
 
 #[test]
 fn compiled_allocated_keeps_its_bounds() {
-    let errors = errors(&all_rows(&COMPILED), "max_memory_allocated", SegmentKind::Native);
+    let errors = errors(&rows_of(&COMPILED), "max_memory_allocated", SegmentKind::Native);
     check("compiled allocated", &errors, ALLOCATED_COMPILED);
 }
 
 #[test]
 fn eager_reserved_keeps_its_bounds() {
-    let errors = errors(&all_rows(&EAGER), "max_memory_reserved", SegmentKind::Native);
+    let errors = errors(&rows_of(&EAGER), "max_memory_reserved", SegmentKind::Native);
     check("eager reserved", &errors, RESERVED);
 }
 
 #[test]
 fn compiled_reserved_keeps_its_bounds() {
-    let errors = errors(&all_rows(&COMPILED), "max_memory_reserved", SegmentKind::Native);
+    let errors = errors(&rows_of(&COMPILED), "max_memory_reserved", SegmentKind::Native);
     check("compiled reserved", &errors, RESERVED);
 }
 

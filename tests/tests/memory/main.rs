@@ -7,6 +7,8 @@ mod allocator_limited;
 mod allocator_replay;
 mod event_list;
 mod events;
+mod extra_rows;
 mod figures;
 mod live_bytes;
+mod messages;
 mod records;
