@@ -12,6 +12,7 @@ mod backward;
 mod block;
 mod forward;
 mod inference;
+mod loss;
 mod residual;
 mod saved;
 mod wrapper;
@@ -34,9 +35,8 @@ pub struct Saved {
     lnf: Vec<(Tensor, Slot)>,
     lnf_out: Slot,
     wte_cast: Option<Slot>,
-    logits_max: Slot,
-    logits_log_sum: Slot,
-    loss_count: Slot,
+    /// What the loss's backward reads besides logits and targets.
+    loss: Vec<(Tensor, Slot)>,
 }
 
 /// How the first layer norm's input is known in backward.

@@ -169,22 +169,19 @@ pub struct Turn {
     pub sections: Vec<(Phase, SectionId)>,
     /// How often they run; a replay may stop as soon as a round raises nothing.
     pub times: u64,
-    /// Whether the turn has run before and comes again only because of what lies between: a replay may leave it out
-    /// where that raised nothing.
-    pub again: bool,
 }
 
 impl Turn {
     /// Sections that run once.
     #[must_use]
     pub const fn once(sections: Vec<(Phase, SectionId)>) -> Self {
-        Self { sections, times: 1, again: false }
+        Self { sections, times: 1 }
     }
 
     /// Sections that run several times.
     #[must_use]
     pub const fn repeated(sections: Vec<(Phase, SectionId)>, times: u64) -> Self {
-        Self { sections, times, again: false }
+        Self { sections, times }
     }
 }
 

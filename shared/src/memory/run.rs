@@ -377,8 +377,7 @@ fn training(run: &mut Run<'_>, schedule: &mut Vec<Turn>) {
     let rest = Turn::once(vec![(Phase::Rest, run.w.section(Batch::Train))]);
     // The second iteration is the first with the optimizer's state; it comes before a later evaluation unless every
     // iteration evaluates.
-    let comes_before = train.eval_interval > 1 || !evaluates_again;
-    if comes_before {
+    if train.eval_interval > 1 || !evaluates_again {
         schedule.extend(iteration.iter().cloned());
     }
     if evaluates_again {
@@ -388,7 +387,7 @@ fn training(run: &mut Run<'_>, schedule: &mut Vec<Turn>) {
         schedule.push(Turn::once(vec![(Phase::LaterEvalFirst, first)]));
         schedule.push(Turn::repeated(vec![(Phase::LaterEval, next)], 2 * train.eval_iters - 1));
         schedule.push(Turn::once(vec![(Phase::LaterEval, end)]));
-        schedule.extend(iteration.into_iter().map(|turn| Turn { again: comes_before, ..turn }));
+        schedule.extend(iteration);
     }
     schedule.push(rest);
 }

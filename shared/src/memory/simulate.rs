@@ -111,12 +111,7 @@ pub fn simulate(program: &Program, kind: SegmentKind, capacity_bytes: u64) -> Ou
         reserved: Vec::with_capacity(128),
         failure: None,
     };
-    let mut training = replay.extent();
     for turn in &program.schedule {
-        // What an evaluation in between has not raised, the iteration after it will not either.
-        if turn.again && replay.extent() == training {
-            continue;
-        }
         for round in 1..=turn.times.min(MAX_ROUNDS) {
             let before = replay.extent();
             for &(phase, section) in &turn.sections {
@@ -129,9 +124,6 @@ pub fn simulate(program: &Program, kind: SegmentKind, capacity_bytes: u64) -> Ou
             if round >= MIN_ROUNDS && same_parity && replay.extent() == before {
                 break;
             }
-        }
-        if turn.sections.iter().any(|(phase, _)| *phase == Phase::SteadyOptimizer) {
-            training = replay.extent();
         }
     }
     replay.finish()

@@ -63,7 +63,7 @@ pub fn trainings() -> impl Strategy<Value = TrainConfig> {
             resumes,
             attention,
             optimizer,
-            cross_entropy: if compile { CrossEntropy::Whole } else { cross_entropy },
+            cross_entropy,
             activation_checkpointing: checkpointing,
             world_size,
             eval_batch_size,

@@ -74,18 +74,14 @@ const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias",
 /// when the simulation was written, and why has yet to be found.
 const COMPILED_ALLOCATED_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 V65 dropout bias T256 b16", 2.8),
-    ("extra/compile_sm89 fp32 math", 6.5),
+    ("extra/compile_sm89 fp32 math", -3.3),
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 3.0),
     ("extra/compile_sm89 fp16 V101", 3.3),
-    ("extra/compile_sm89 ckpt", 11.6),
-    ("extra/compile_sm89 ckpt dropout bias L3", 17.1),
 ];
 const COMPILED_RESERVED_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 fp32 dropout bias", 10.2),
     ("extra/compile_sm89 V65 dropout bias T256 b16", 4.2),
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
-    ("extra/compile_sm89 ckpt", 13.2),
-    ("extra/compile_sm89 ckpt dropout bias L3", 16.0),
     ("extra/variants_compile_sm89 fp32 later", 13.0),
 ];
 const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
@@ -93,7 +89,6 @@ const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
     ("extra/compile_sm89 fp16 V101", 6.5),
     ("extra/compile_sm89 T128 b512", 29.3),
-    ("extra/compile_sm89 ckpt dropout bias L3", 13.9),
 ];
 
 #[test]
@@ -119,7 +114,7 @@ fn compiled_figures_keep_their_bounds_but_for_those_named() {
 }
 
 /// Rows of [`COMPILED`] that are exact in every column; only more may come.
-const N_EXACT_COMPILED: usize = 27;
+const N_EXACT_COMPILED: usize = 28;
 
 #[test]
 fn as_many_compiled_rows_are_exact_as_is_stated() {

@@ -3,6 +3,7 @@
 use super::{
     Saved, SavedBlock, SavedBlocks, SavedEmbedding, attention,
     block::{self, Block, Context, Keeps, Masked, Sum},
+    loss,
     residual::Residual,
     saved::inputs,
     wrapper::{Buf, Graph},
@@ -13,6 +14,7 @@ use crate::{
         program::Slot,
         run::{Name, Run, uses_scaler},
     },
+    train_config::CrossEntropy,
 };
 
 /// Writes the backward of one micro-step; with `accumulates` the gradients of an earlier one are there already.
@@ -30,7 +32,7 @@ pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accum
     let divided = run.w.alloc(Tensor::Scalar, None);
     run.w.free_some(scaled);
     // The model returns its logits, so that their gradient is an argument of the graph: all zeros.
-    let tangent = run.w.alloc(Tensor::ZeroTangent, None);
+    let tangent = run.keeps_logits().then(|| run.w.alloc(Tensor::ZeroTangent, None));
     let mut backward = Backward {
         graph: Graph::new(),
         gradients: Vec::new(),
@@ -49,7 +51,8 @@ pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accum
         // Added to the gradients that are there, in the order of the parameters, and given back.
         run.w.free_all(gradients.into_iter().rev().filter_map(|gradient| slots.of(gradient)));
     }
-    run.w.free_all([tangent, divided, ones]);
+    run.w.free_some(tangent);
+    run.w.free_all([divided, ones]);
     run.w.free_some(scaled_loss);
 }
 
@@ -74,18 +77,49 @@ struct Stream {
 }
 
 impl Backward<'_, '_> {
-    fn whole(&mut self, saved: &Saved, tangent: Slot) {
-        let g = &mut self.graph;
-        let held = |g: &mut Graph, tensor, slot| g.held(tensor, slot);
-        let logits = held(g, Tensor::Logits, self.run.name(Name::Logits));
-        let zeros = held(g, Tensor::ZeroTangent, tangent);
-        let y = g.input(Tensor::Y, self.run.name(Name::Y));
-        let max = g.input(Tensor::LogitsMax, saved.logits_max);
-        let log_sum = g.input(Tensor::LogitsLogSum, saved.logits_log_sum);
-        let count = g.input(Tensor::LossCount, saved.loss_count);
-        let dlogits = g.planned(Tensor::DlogitsPadded, None);
-        g.kernel(&[dlogits], &[max, count, log_sum, y, logits, zeros]);
+    fn whole(&mut self, saved: &Saved, tangent: Option<Slot>) {
+        let (dlm_head, dlnf, late_lm_head) = match self.run.train.cross_entropy {
+            CrossEntropy::Whole => self.whole_loss(saved, tangent),
+            CrossEntropy::Chunked => {
+                let g = &mut self.graph;
+                let lnf_out = g.input(Tensor::LnfOut, saved.lnf_out);
+                let weight = saved.wte_cast.map(|slot| g.input(Tensor::WteCast, slot));
+                let (dlm_head, dlnf) = loss::chunked_backward(self.run, g, lnf_out, weight);
+                (dlm_head, dlnf, None)
+            }
+            CrossEntropy::Fused => {
+                let made: Vec<_> = inputs(&mut self.graph, &saved.loss).into_iter().map(|(_, buf)| buf).collect();
+                let lnf_out = self.graph.input(Tensor::LnfOut, saved.lnf_out);
+                let weight = saved.wte_cast.map(|slot| self.graph.input(Tensor::WteCast, slot));
+                // The loss's gradient scales what the forward made, in place.
+                let reads: Vec<_> = made.iter().copied().chain([lnf_out]).chain(weight).collect();
+                self.graph.kernel(&[], &reads);
+                (made[0], made[1], None)
+            }
+        };
+        if self.run.train.cross_entropy != CrossEntropy::Whole {
+            let y = self.graph.input(Tensor::Y, self.run.name(Name::Y));
+            self.graph.kernel(&[], &[y]);
+        }
+        let lnf = inputs(&mut self.graph, &saved.lnf);
+        let stream = match &saved.blocks {
+            SavedBlocks::Whole(blocks) => self.saved_blocks(blocks, dlnf, &lnf),
+            SavedBlocks::Checkpointed(boundaries) => self.recomputed_blocks(saved, boundaries, dlnf, &lnf),
+        };
+        self.embeddings(saved, &stream, dlm_head, late_lm_head);
+    }
 
+    /// Backward of a loss over all tokens at once: the gradients of lm_head's weight and of its input, and, where the
+    /// weight's waits for the end, what it is made of.
+    fn whole_loss(&mut self, saved: &Saved, tangent: Option<Slot>) -> (Buf, Buf, Option<(Buf, Buf)>) {
+        let g = &mut self.graph;
+        let logits = g.held(Tensor::Logits, self.run.name(Name::Logits));
+        let zeros = tangent.map(|tangent| g.held(Tensor::ZeroTangent, tangent));
+        let y = g.input(Tensor::Y, self.run.name(Name::Y));
+        let of_loss: Vec<_> = inputs(g, &saved.loss).into_iter().map(|(_, buf)| buf).collect();
+        let dlogits = g.planned(Tensor::DlogitsPadded, None);
+        let reads: Vec<_> = of_loss.into_iter().chain([y, logits]).chain(zeros).collect();
+        g.kernel(&[dlogits], &reads);
         let lnf_out = g.input(Tensor::LnfOut, saved.lnf_out);
         let dlm_head = g.planned(if self.is_half { Tensor::DlmHeadCast } else { Tensor::DlmHead }, None);
         if self.is_half {
@@ -96,14 +130,7 @@ impl Backward<'_, '_> {
         let reads: Vec<_> = [dlogits].into_iter().chain(weight).collect();
         g.kernel(&[dlnf], &reads).product();
         // In float32 nothing waits for the cast, and the product that nothing needs yet comes at the end.
-        let late_lm_head = (!self.is_half).then_some((dlogits, lnf_out));
-
-        let lnf = inputs(&mut self.graph, &saved.lnf);
-        let stream = match &saved.blocks {
-            SavedBlocks::Whole(blocks) => self.saved_blocks(blocks, dlnf, &lnf),
-            SavedBlocks::Checkpointed(boundaries) => self.recomputed_blocks(saved, boundaries, dlnf, &lnf),
-        };
-        self.embeddings(saved, &stream, dlm_head, late_lm_head);
+        (dlm_head, dlnf, (!self.is_half).then_some((dlogits, lnf_out)))
     }
 
     fn saved_blocks(&mut self, saved: &[SavedBlock], dlnf: Buf, lnf: &[(Tensor, Buf)]) -> Stream {

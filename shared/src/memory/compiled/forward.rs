@@ -4,6 +4,7 @@
 use super::{
     Saved, SavedBlock, SavedBlocks, SavedEmbedding,
     block::{self, Context, Keeps, Masked, Sum},
+    loss,
     residual::Residual,
     saved::slots_of,
     wrapper::{Buf, Graph},
@@ -73,7 +74,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
         blocks.push(block);
     }
     let (lnf, lnf_out) = (ln1?, ln1_out);
-    let tail = tail(run, g, lnf_out);
+    let tail = loss::forward(run, g, lnf_out);
 
     let slots = graph.write(run, false);
     release_names(run, has_logits, Name::Logits, Name::Loss);
@@ -97,34 +98,8 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
         lnf: slots_of(&slots, &lnf)?,
         lnf_out: slots.of(lnf_out)?,
         wte_cast: tail.wte_cast.and_then(|buf| slots.of(buf)),
-        logits_max: slots.of(tail.max)?,
-        logits_log_sum: slots.of(tail.log_sum)?,
-        loss_count: slots.of(tail.count)?,
+        loss: slots_of(&slots, &tail.saved)?,
     })
-}
-
-/// What lm_head and the loss leave.
-struct Tail {
-    wte_cast: Option<Buf>,
-    max: Buf,
-    log_sum: Buf,
-    loss: Buf,
-    count: Buf,
-}
-
-fn tail(run: &Run<'_>, g: &mut Graph, lnf_out: Buf) -> Tail {
-    g.keep(lnf_out);
-    let wte_cast = Context { run, at: None, keeps: Keeps::ForBackward }.cast(g, Tensor::WteCast);
-    let logits = g.planned(Tensor::Logits, None);
-    g.keep_in(logits, run.name(Name::NewLogits));
-    let reads: Vec<_> = [lnf_out].into_iter().chain(wte_cast).collect();
-    g.kernel(&[logits], &reads).product();
-    let (max, log_sum) = (kept(g, Tensor::LogitsMax, None), kept(g, Tensor::LogitsLogSum, None));
-    g.kernel(&[max, log_sum], &[logits]);
-    let loss = kept(g, Tensor::Loss, None);
-    let count = kept(g, Tensor::LossCount, None);
-    g.kernel(&[loss, count], &[logits, max, log_sum]);
-    Tail { wte_cast, max, log_sum, loss, count }
 }
 
 /// `logits, loss = model(X, Y)` lets go of what the names held before.

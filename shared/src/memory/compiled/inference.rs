@@ -4,6 +4,7 @@ use super::{
     attention,
     block::Keeps,
     forward::release_names,
+    loss,
     residual::Residual,
     wrapper::{Buf, Graph},
 };
@@ -36,15 +37,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) {
         ln1_out = norm(g, at, if is_last { Tensor::LnfOut } else { Tensor::Ln1Out }, &mut residual);
     }
     let weight = cast(run, g, None, Tensor::WteCast);
-    let logits = g.planned(Tensor::Logits, None);
-    g.keep_in(logits, run.name(Name::NewLogits));
-    let reads: Vec<_> = [ln1_out].into_iter().chain(weight).collect();
-    g.kernel(&[logits], &reads).product();
-    let (max, log_sum) = (g.planned(Tensor::LogitsMax, None), g.planned(Tensor::LogitsLogSum, None));
-    g.kernel(&[max, log_sum], &[logits]);
-    let loss = g.planned(Tensor::Loss, None);
-    g.keep_in(loss, run.name(Name::NewLoss));
-    g.kernel(&[loss], &[logits, max, log_sum]);
+    loss::inference(run, g, ln1_out, weight);
     let _ = graph.write(run, false);
     release_names(run, has_logits, Name::EvalLogits, Name::EvalLoss);
 }
