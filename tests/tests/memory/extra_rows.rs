@@ -85,10 +85,11 @@ const COMPILED_RESERVED_BEYOND: &[Beyond] = &[
     ("extra/variants_compile_sm89 fp32 later", 13.0),
 ];
 const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
-    ("extra/compile_sm89 fp32 math", 4.4),
+    ("extra/compile_sm89 fp32 math", -5.9),
     ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
     ("extra/compile_sm89 fp16 V101", 6.5),
     ("extra/compile_sm89 T128 b512", 29.3),
+    ("extra/compile_sm89 ckpt", -10.1),
 ];
 
 #[test]
