@@ -301,7 +301,9 @@ impl Writer {
 
     /// Ends a section after which slots go by other names.
     pub fn section_renaming(&mut self, batch: Batch, renames: Vec<(Slot, Slot)>) -> SectionId {
-        self.sections.push(Section { batch, events: std::mem::take(&mut self.events), renames });
+        // Copied out at its exact length, so that the list grows once for all sections.
+        self.sections.push(Section { batch, events: self.events.as_slice().to_vec(), renames });
+        self.events.clear();
         SectionId(self.sections.len() - 1)
     }
 
