@@ -91,7 +91,7 @@ impl GptConfig {
                 return Err(GptConfigError::OutOfRange { name, value, max });
             }
         }
-        if shape.n_embd % shape.n_head != 0 {
+        if !shape.n_embd.is_multiple_of(shape.n_head) {
             return Err(GptConfigError::HeadsDoNotDivideChannels { n_embd: shape.n_embd, n_head: shape.n_head });
         }
         if !(0.0..1.0).contains(&shape.dropout) {

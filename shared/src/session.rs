@@ -176,7 +176,9 @@ impl Resolver {
         let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
         match (found, options.vram_bytes) {
             (Some(Ok(device)), None) => Some(device.clone()),
-            (Some(Ok(device)), Some(bytes)) => Some(Device { total_bytes: bytes, ..device.clone() }),
+            (Some(Ok(device)), Some(bytes)) => {
+                Some(Device { total_bytes: bytes, total_provenance: hardware::Provenance::Given, ..device.clone() })
+            }
             (Some(Err(error)), _) => {
                 self.error("gpu", error.to_string());
                 None
@@ -270,7 +272,7 @@ impl Resolver {
         }
         let micro_steps = self.count("gradient_accumulation_steps", 40);
         let world_size = options.world_size.max(1);
-        if micro_steps % world_size != 0 {
+        if !micro_steps.is_multiple_of(world_size) {
             let message = format!(
                 "gradient_accumulation_steps {micro_steps} is not a multiple of the {world_size} processes: nanoGPT \
                  stops there"
@@ -313,7 +315,10 @@ impl Resolver {
                 "dtype" => train.map_or(Json::Null, |train| Json::from(train.dtype.name())),
                 name => self.settings.value(name).map_or(Json::Null, |value| to_json(&value)),
             };
-            config.insert(key.name.to_owned(), value);
+            // A key that only patched programs have is left out where nobody sets it.
+            if key.name != "eval_batch_size" || !value.is_null() {
+                config.insert(key.name.to_owned(), value);
+            }
         }
         for (name, setting) in &self.settings.unknown {
             config.insert(name.clone(), to_json(&setting.value));

@@ -1,7 +1,5 @@
 //! The table against itself and against published figures; `find` against what people type.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -27,6 +27,7 @@ const MIN_BLOCK_SIZE: u64 = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockId(u32);
 
+/// No block: a number that no block has, so that looking it up gives none.
 const NONE: u32 = u32::MAX;
 
 /// How a free block is ordered and found: size, address, and which block it is.
@@ -41,6 +42,12 @@ struct Block {
     allocated: bool,
     mapped: bool,
     small: bool,
+}
+
+impl Block {
+    fn key(&self, id: u32) -> Key {
+        (self.size, self.address, id)
+    }
 }
 
 /// How the allocator takes memory from the driver.
@@ -145,63 +152,71 @@ impl Allocator {
         };
         let block = self.blocks[found as usize];
         let left = block.size - bytes;
-        let splits = if small || self.kind == SegmentKind::Expandable {
-            left >= MIN_BLOCK_SIZE
-        } else {
-            left > SMALL_SIZE
-        };
-        if splits {
-            let rest = self.add_block(Block {
-                address: block.address + bytes,
-                size: left,
-                prev: found,
-                next: block.next,
-                allocated: false,
-                ..block
-            });
-            if block.next != NONE {
-                self.blocks[block.next as usize].prev = rest;
+        let splits =
+            if small || self.kind == SegmentKind::Expandable { left >= MIN_BLOCK_SIZE } else { left > SMALL_SIZE };
+        let taken = if splits {
+            let address = block.address + bytes;
+            let rest = self.add_block(Block { address, size: left, prev: found, ..block });
+            if let Some(next) = self.blocks.get_mut(block.next as usize) {
+                next.prev = rest;
             }
-            let block = &mut self.blocks[found as usize];
-            block.next = rest;
-            block.size = bytes;
-            let key = (left, block.address + bytes, rest);
+            let pool = self.pool(small);
             match at {
-                Some(at) => self.pool(small).replace(at, key),
-                None => self.pool(small).insert(key),
+                Some(at) => pool.shrink(at, (left, address, rest)),
+                None => pool.insert((left, address, rest)),
             }
-        } else if let Some(at) = at {
-            self.pool(small).remove_at(at);
-        }
-        let block = &mut self.blocks[found as usize];
-        block.allocated = true;
-        self.allocated_bytes += block.size;
+            Block { size: bytes, next: rest, allocated: true, ..block }
+        } else {
+            if let Some(at) = at {
+                self.pool(small).remove_at(at);
+            }
+            Block { allocated: true, ..block }
+        };
+        self.blocks[found as usize] = taken;
+        self.allocated_bytes += taken.size;
         self.max_allocated_bytes = self.max_allocated_bytes.max(self.allocated_bytes);
         Ok(BlockId(found))
     }
 
     /// Takes a block back and merges it with free neighbours.
     pub fn free(&mut self, BlockId(id): BlockId) {
-        let block = &mut self.blocks[id as usize];
+        let mut block = self.blocks[id as usize];
         block.allocated = false;
         self.allocated_bytes -= block.size;
-        let (prev, next, small) = (block.prev, block.next, block.small);
-        // A neighbour's place in the pool goes over to the merged block.
-        let mut place = None;
-        for neighbour in [prev, next] {
-            if let Some(key) = self.absorb(id, neighbour) {
-                let pool = self.pool(small);
-                if let Some(old) = place.replace(key) {
-                    pool.remove(old);
-                }
+        let (before, behind) = (self.free_block(block.prev), self.free_block(block.next));
+        let keys = [before.map(|other| other.key(block.prev)), behind.map(|other| other.key(block.next))];
+        if let Some(before) = before {
+            self.unused_ids.push(block.prev);
+            (block.address, block.prev) = (before.address, before.prev);
+            block.size += before.size;
+            if let Some(prev) = self.blocks.get_mut(block.prev as usize) {
+                prev.next = id;
             }
         }
-        let block = &self.blocks[id as usize];
-        let key = (block.size, block.address, id);
-        match place {
-            Some(old) => self.pool(small).replace_key(old, key),
-            None => self.pool(small).insert(key),
+        if let Some(behind) = behind {
+            self.unused_ids.push(block.next);
+            block.next = behind.next;
+            block.size += behind.size;
+            if let Some(next) = self.blocks.get_mut(block.next as usize) {
+                next.prev = id;
+            }
         }
+        self.blocks[id as usize] = block;
+        let (key, pool) = (block.key(id), self.pool(block.small));
+        // A neighbour's place in the pool goes over to the merged block.
+        match keys {
+            [None, None] => pool.insert(key),
+            [Some(old), None] | [None, Some(old)] => pool.grow(old, key),
+            [Some(before), Some(behind)] => {
+                pool.remove(before);
+                pool.grow(behind, key);
+            }
+        }
+    }
+
+    /// The mapped block of that number, if it is free.
+    fn free_block(&self, id: u32) -> Option<Block> {
+        self.blocks.get(id as usize).copied().filter(|block| !block.allocated && block.mapped)
     }
 
     /// Room for a request no cached block serves: a new segment, or the expandable one grown; given-back cached
@@ -423,8 +438,7 @@ impl Allocator {
     }
 
     fn key(&self, id: u32) -> Key {
-        let block = &self.blocks[id as usize];
-        (block.size, block.address, id)
+        self.blocks[id as usize].key(id)
     }
 
     fn insert_free(&mut self, id: u32) {

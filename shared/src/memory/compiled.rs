@@ -9,9 +9,12 @@
 
 mod attention;
 mod backward;
+mod block;
 mod forward;
 mod inference;
+mod loss;
 mod residual;
+mod saved;
 mod wrapper;
 
 pub(super) use backward::backward;
@@ -20,38 +23,46 @@ use super::{
     program::Slot,
     run::{ForwardKind, Run},
 };
+use crate::gpt::tensors::Tensor;
 
 /// What a compiled forward leaves for its backward.
 pub struct Saved {
     pos: Slot,
     embedding: SavedEmbedding,
-    layers: Vec<SavedLayer>,
-    /// The final norm: normalized input, inverse deviation, and lm_head's input.
-    lnf: [Slot; 2],
+    /// Every block's saved tensors, or what each block but the first starts from.
+    blocks: SavedBlocks,
+    /// What the final norm's backward reads, and lm_head's input.
+    lnf: Vec<(Tensor, Slot)>,
     lnf_out: Slot,
     wte_cast: Option<Slot>,
-    logits_max: Slot,
-    logits_log_sum: Slot,
-    loss_count: Slot,
+    /// What the loss's backward reads besides logits and targets.
+    loss: Vec<(Tensor, Slot)>,
 }
 
 /// How the first layer norm's input is known in backward.
 enum SavedEmbedding {
-    /// Both embeddings, mean and inverse deviation: the input is added up again.
-    Parts([Slot; 4]),
+    /// Both embeddings, their dropout's mask, and the norm's statistics where they are saved: the input is added up
+    /// again.
+    Parts { terms: Vec<(Tensor, Slot)>, mask: Option<Slot> },
     /// Normalized, as in every other norm.
-    Normalized { xhat: Slot, rstd: Slot, mask: Option<Slot> },
+    Normalized { saved: Vec<(Tensor, Slot)>, mask: Option<Slot> },
 }
 
-struct SavedLayer {
-    /// `None` for the first block's, whose input the embedding saves.
-    ln1: Option<[Slot; 2]>,
+enum SavedBlocks {
+    Whole(Vec<SavedBlock>),
+    /// The residual stream between the blocks; each block is computed again.
+    Checkpointed(Vec<Slot>),
+}
+
+struct SavedBlock {
+    ln1: Option<Vec<(Tensor, Slot)>>,
     ln1_out: Slot,
     qkv_weight: Option<Slot>,
-    attention: attention::SavedAttention,
+    attention: (Tensor, Slot),
+    attention_saved: Vec<(Tensor, Slot)>,
     att_proj_weight: Option<Slot>,
     attproj_mask: Option<Slot>,
-    ln2: [Slot; 2],
+    ln2: Vec<(Tensor, Slot)>,
     ln2_out: Slot,
     fc_weight: Option<Slot>,
     fch: Slot,

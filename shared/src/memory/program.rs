@@ -167,8 +167,22 @@ impl SectionId {
 pub struct Turn {
     /// The sections, each with the phase it counts for.
     pub sections: Vec<(Phase, SectionId)>,
-    /// How often they run; a replay may stop as soon as a turn has left the allocator as it found it.
+    /// How often they run; a replay may stop as soon as a round raises nothing.
     pub times: u64,
+}
+
+impl Turn {
+    /// Sections that run once.
+    #[must_use]
+    pub const fn once(sections: Vec<(Phase, SectionId)>) -> Self {
+        Self { sections, times: 1 }
+    }
+
+    /// Sections that run several times.
+    #[must_use]
+    pub const fn repeated(sections: Vec<(Phase, SectionId)>, times: u64) -> Self {
+        Self { sections, times }
+    }
 }
 
 /// A whole run.
@@ -287,7 +301,9 @@ impl Writer {
 
     /// Ends a section after which slots go by other names.
     pub fn section_renaming(&mut self, batch: Batch, renames: Vec<(Slot, Slot)>) -> SectionId {
-        self.sections.push(Section { batch, events: std::mem::take(&mut self.events), renames });
+        // Copied out at its exact length, so that the list grows once for all sections.
+        self.sections.push(Section { batch, events: self.events.as_slice().to_vec(), renames });
+        self.events.clear();
         SectionId(self.sections.len() - 1)
     }
 

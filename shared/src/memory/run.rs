@@ -143,7 +143,11 @@ impl Run<'_> {
         let major = self.card.compute_capability.major;
         if self.train.attention == Attention::Math {
             AttentionKernel::Math
-        } else if self.train.is_half() && major >= 9 && head_size % 8 == 0 && head_size <= CUDNN_MAX_HEAD_SIZE {
+        } else if self.train.is_half()
+            && (9..12).contains(&major)
+            && head_size.is_multiple_of(8)
+            && head_size <= CUDNN_MAX_HEAD_SIZE
+        {
             AttentionKernel::Cudnn
         } else if self.train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
             AttentionKernel::Flash
@@ -327,18 +331,17 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         has_workspace: [false; 2],
         has_scaler: false,
     };
-    let once = |sections| Turn { sections, times: 1 };
-    let mut schedule = vec![once(vec![(Phase::Init, run.init())])];
+    let mut schedule = vec![Turn::once(vec![(Phase::Init, run.init())])];
     // `X, Y = get_batch('train')` comes before the loop, and so counts for what comes next.
     let next_phase = if train.eval_iters > 0 { Phase::EvalFirst } else { Phase::FirstForward };
-    schedule.push(once(vec![(next_phase, run.first_batch())]));
+    schedule.push(Turn::once(vec![(next_phase, run.first_batch())]));
     if train.eval_iters > 0 {
         let first = run.eval_batch(true);
         let next = run.eval_batch(false);
         let end = run.eval_end();
-        schedule.push(once(vec![(Phase::EvalFirst, first)]));
-        schedule.push(Turn { sections: vec![(Phase::Eval, next)], times: 2 * train.eval_iters - 1 });
-        schedule.push(once(vec![(Phase::Eval, end)]));
+        schedule.push(Turn::once(vec![(Phase::EvalFirst, first)]));
+        schedule.push(Turn::repeated(vec![(Phase::Eval, next)], 2 * train.eval_iters - 1));
+        schedule.push(Turn::once(vec![(Phase::Eval, end)]));
     }
     if !train.eval_only {
         training(&mut run, &mut schedule);
@@ -348,33 +351,30 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
 }
 
 fn training(run: &mut Run<'_>, schedule: &mut Vec<Turn>) {
-    let once = |sections| Turn { sections, times: 1 };
     let train = run.train;
     let (forward, backward) = run.micro_step(true, false);
-    schedule.push(once(vec![(Phase::FirstForward, forward), (Phase::FirstBackward, backward)]));
+    schedule.push(Turn::once(vec![(Phase::FirstForward, forward), (Phase::FirstBackward, backward)]));
     let later_micro_steps = train.gradient_accumulation_steps - 1;
     let accumulating = (later_micro_steps > 0).then(|| {
         let (forward, backward) = run.micro_step(false, true);
-        Turn {
-            sections: vec![(Phase::SteadyForward, forward), (Phase::SteadyBackward, backward)],
-            times: later_micro_steps,
-        }
+        let sections = vec![(Phase::SteadyForward, forward), (Phase::SteadyBackward, backward)];
+        Turn::repeated(sections, later_micro_steps)
     });
     schedule.extend(accumulating.clone());
     let first_step = optimizer::step(run, true);
-    schedule.push(once(vec![(Phase::FirstOptimizer, first_step)]));
+    schedule.push(Turn::once(vec![(Phase::FirstOptimizer, first_step)]));
 
     let evaluates_again = train.eval_iters > 0 && train.eval_interval <= train.max_iters;
     if train.max_iters == 0 {
-        schedule.push(once(vec![(Phase::Rest, run.w.section(Batch::Train))]));
+        schedule.push(Turn::once(vec![(Phase::Rest, run.w.section(Batch::Train))]));
         return;
     }
     let (forward, backward) = run.micro_step(false, false);
     let step = optimizer::step(run, false);
-    let mut iteration = vec![once(vec![(Phase::SteadyForward, forward), (Phase::SteadyBackward, backward)])];
+    let mut iteration = vec![Turn::once(vec![(Phase::SteadyForward, forward), (Phase::SteadyBackward, backward)])];
     iteration.extend(accumulating);
-    iteration.push(once(vec![(Phase::SteadyOptimizer, step)]));
-    let rest = once(vec![(Phase::Rest, run.w.section(Batch::Train))]);
+    iteration.push(Turn::once(vec![(Phase::SteadyOptimizer, step)]));
+    let rest = Turn::once(vec![(Phase::Rest, run.w.section(Batch::Train))]);
     // The second iteration is the first with the optimizer's state; it comes before a later evaluation unless every
     // iteration evaluates.
     if train.eval_interval > 1 || !evaluates_again {
@@ -384,9 +384,9 @@ fn training(run: &mut Run<'_>, schedule: &mut Vec<Turn>) {
         let first = run.eval_batch(true);
         let next = run.eval_batch(false);
         let end = run.eval_end();
-        schedule.push(once(vec![(Phase::LaterEvalFirst, first)]));
-        schedule.push(Turn { sections: vec![(Phase::LaterEval, next)], times: 2 * train.eval_iters - 1 });
-        schedule.push(once(vec![(Phase::LaterEval, end)]));
+        schedule.push(Turn::once(vec![(Phase::LaterEvalFirst, first)]));
+        schedule.push(Turn::repeated(vec![(Phase::LaterEval, next)], 2 * train.eval_iters - 1));
+        schedule.push(Turn::once(vec![(Phase::LaterEval, end)]));
         schedule.extend(iteration);
     }
     schedule.push(rest);

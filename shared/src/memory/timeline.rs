@@ -183,6 +183,18 @@ pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timelin
     timeline
 }
 
+/// Live bytes a category at a moment.
+#[must_use]
+pub fn categories_at(program: &Program, outcome: &Outcome, moment: Moment) -> ByCategory {
+    let mut found = ByCategory::default();
+    walk_categories(program, outcome, |_, at, live| {
+        if at <= moment {
+            found = *live;
+        }
+    });
+    found
+}
+
 /// What is live at a moment, largest first.
 #[must_use]
 pub fn live_at(program: &Program, outcome: &Outcome, moment: Moment) -> Vec<LiveTensor> {

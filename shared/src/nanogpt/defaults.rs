@@ -19,6 +19,8 @@ pub enum DefaultValue {
     DtypeByDevice,
     /// An `int` that depends on the data set: its `meta.pkl`, else 50304.
     VocabByDataset,
+    /// An `int` that is `batch_size` unless people have patched the key in.
+    EvalBatchByTraining,
 }
 
 impl DefaultValue {
@@ -27,7 +29,7 @@ impl DefaultValue {
     pub const fn type_name(self) -> &'static str {
         match self {
             Self::Bool(_) => "bool",
-            Self::Int(_) | Self::VocabByDataset => "int",
+            Self::Int(_) | Self::VocabByDataset | Self::EvalBatchByTraining => "int",
             Self::Float(_) => "float",
             Self::Str(_) | Self::DtypeByDevice => "str",
         }
@@ -41,7 +43,7 @@ impl DefaultValue {
             Self::Int(i) => Some(Value::Int(i)),
             Self::Float(f) => Some(Value::Float(f)),
             Self::Str(s) => Some(Value::Str(s.into())),
-            Self::DtypeByDevice | Self::VocabByDataset => None,
+            Self::DtypeByDevice | Self::VocabByDataset | Self::EvalBatchByTraining => None,
         }
     }
 }
@@ -64,9 +66,10 @@ const fn key(name: &'static str, default: DefaultValue, doc: &'static str) -> Ke
 /// Vocabulary size where the data set names none: GPT-2's 50257 rounded up to a multiple of 64.
 pub const DEFAULT_VOCAB_SIZE: u64 = 50304;
 
-/// All settings, in `train.py`'s order; last `vocab_size`, which is ours: nanoGPT takes it from the data set.
-pub const KEYS: [Key; 34] = {
-    use DefaultValue::{Bool, DtypeByDevice, Float, Int, Str, VocabByDataset};
+/// All settings, in `train.py`'s order; last two that are ours: a patch of
+/// its users, and `vocab_size`, which nanoGPT takes from the data set.
+pub const KEYS: [Key; 35] = {
+    use DefaultValue::{Bool, DtypeByDevice, EvalBatchByTraining, Float, Int, Str, VocabByDataset};
     [
         key("out_dir", Str("out"), "Folder that checkpoints are written to."),
         key("eval_interval", Int(2000), "Steps from one evaluation to the next; the first is before step 0."),
@@ -101,6 +104,11 @@ pub const KEYS: [Key; 34] = {
         key("device", Str("cuda"), "Where to train: cuda, cuda:1, cpu, mps."),
         key("dtype", DtypeByDevice, "Type of autocast: float32, bfloat16 or float16."),
         key("compile", Bool(true), "Pass the model through torch.compile."),
+        key(
+            "eval_batch_size",
+            EvalBatchByTraining,
+            "Sequences per batch of an evaluation; a patch of nanoGPT's users.",
+        ),
         key("vocab_size", VocabByDataset, "Entries of the vocabulary; nanoGPT reads it from the data set."),
     ]
 };
@@ -124,7 +132,9 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 }
 
 /// Levenshtein distance in bytes.
-fn edits(a: &str, b: &str) -> usize {
+/// Single-character edits between two names.
+#[must_use]
+pub fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut diagonal = i;

@@ -1,4 +1,4 @@
-# Every setting of nanoGPT's train.py with its default, then vocab_size, which is ours.
+# Every setting of nanoGPT's train.py with its default, then eval_batch_size and vocab_size, which are ours.
 out_dir = 'out'
 eval_interval = 2000
 log_interval = 1
@@ -32,4 +32,5 @@ backend = 'nccl'
 device = 'cuda'
 compile = True
 dtype = 'bfloat16'  # where the GPU supports it, else 'float16'
+eval_batch_size = 12
 vocab_size = 50304

@@ -5,6 +5,10 @@
 
 use super::{Block, Key, NONE, SegmentKind};
 
+/// How far a changed entry is moved one by one. Most go less far; moving a few costs less than a search and a call of
+/// `memmove`.
+const NEAR: usize = 8;
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool {
     free: Vec<Key>,
@@ -14,12 +18,12 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn insert(&mut self, key: Key) {
-        let at = self.free.partition_point(|entry| *entry < key);
+        let at = self.free.partition_point(|entry| order(entry) < order(&key));
         self.free.insert(at, key);
     }
 
     pub(super) fn remove(&mut self, key: Key) {
-        if let Ok(at) = self.free.binary_search(&key) {
+        if let Some(at) = self.place(&key) {
             self.free.remove(at);
         }
     }
@@ -28,24 +32,39 @@ impl Pool {
         self.free.remove(at);
     }
 
-    /// Puts `key` in the place of the entry at `at` and moves it to where it belongs: only what lies between moves.
-    pub(super) fn replace(&mut self, at: usize, key: Key) {
-        let to = self.free.partition_point(|entry| *entry < key);
-        if to <= at {
-            self.free.copy_within(to..at, to + 1);
-            self.free[to] = key;
-        } else {
-            self.free.copy_within(at + 1..to, at);
-            self.free[to - 1] = key;
+    /// Puts the smaller `key` in the place of the entry at `at` and moves it down to where it belongs.
+    pub(super) fn shrink(&mut self, at: usize, key: Key) {
+        let floor = at.saturating_sub(NEAR);
+        let mut to = at;
+        while to > floor && order(&self.free[to - 1]) > order(&key) {
+            self.free[to] = self.free[to - 1];
+            to -= 1;
         }
+        if to == floor {
+            to = self.free[..floor].partition_point(|entry| order(entry) < order(&key));
+            self.free.copy_within(to..floor, to + 1);
+        }
+        self.free[to] = key;
     }
 
-    /// The same for an entry known by its key.
-    pub(super) fn replace_key(&mut self, old: Key, key: Key) {
-        match self.free.binary_search(&old) {
-            Ok(at) => self.replace(at, key),
-            Err(_) => self.insert(key),
+    /// Puts the larger `key` in the place of the entry `old` and moves it up to where it belongs.
+    pub(super) fn grow(&mut self, old: Key, key: Key) {
+        let Some(mut to) = self.place(&old) else { return self.insert(key) };
+        let ceiling = (to + NEAR).min(self.free.len() - 1);
+        while to < ceiling && order(&self.free[to + 1]) < order(&key) {
+            self.free[to] = self.free[to + 1];
+            to += 1;
         }
+        if to == ceiling {
+            to += self.free[ceiling + 1..].partition_point(|entry| order(entry) < order(&key));
+            self.free.copy_within(ceiling + 1..=to, ceiling);
+        }
+        self.free[to] = key;
+    }
+
+    fn place(&self, key: &Key) -> Option<usize> {
+        let at = self.free.partition_point(|entry| order(entry) < order(key));
+        (self.free.get(at)? == key).then_some(at)
     }
 
     pub(super) fn insert_unmapped(&mut self, address: u64, id: u32) {
@@ -91,4 +110,9 @@ impl Pool {
         let keys = |entry: &Key| (entry.0, entry.1);
         self.free.iter().map(keys).eq(other.free.iter().map(keys))
     }
+}
+
+/// Size and address as one number: a comparison without branches.
+fn order(&(size, address, _): &Key) -> u128 {
+    u128::from(size) << 64 | u128::from(address)
 }

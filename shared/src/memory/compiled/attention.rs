@@ -1,50 +1,30 @@
 //! Attention in compiled code: fused kernels are called as they are, the slow one becomes products and fused steps.
 
-use super::wrapper::{Buf, Graph, Slots};
+use super::{
+    block::Keeps,
+    wrapper::{Buf, Graph},
+};
 use crate::{
     dtype::Dtype,
     gpt::tensors::Tensor,
-    memory::{
-        program::Slot,
-        run::{AttentionKernel, Run},
-    },
+    memory::run::{AttentionKernel, Run},
 };
 
-/// Attention's output and what it keeps for backward.
-pub(super) struct Attended {
-    /// The input of `c_proj`.
-    pub(super) out: Buf,
-    kept: Vec<(Tensor, Buf)>,
-    is_math: bool,
+/// Attention's output, the input of `c_proj`, and what its backward reads besides.
+pub(super) struct Attention {
+    pub(super) out: (Tensor, Buf),
+    pub(super) saved: Vec<(Tensor, Buf)>,
 }
 
-/// What attention's backward needs, in the order it was kept.
-pub(super) struct SavedAttention {
-    /// The input of `c_proj`.
-    pub(super) out: (Tensor, Slot),
-    saved: Vec<(Tensor, Slot)>,
-    is_math: bool,
-}
-
-impl Attended {
-    pub(super) fn saved(&self, slots: &Slots) -> Option<SavedAttention> {
-        let mut saved = Vec::new();
-        for &(tensor, buf) in &self.kept {
-            saved.push((tensor, slots.of(buf)?));
-        }
-        let out = *saved.first()?;
-        Some(SavedAttention { out, saved: saved.split_off(1), is_math: self.is_math })
-    }
-}
-
-pub(super) fn forward(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, trains: bool) -> Attended {
+pub(super) fn forward(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, keeps: Keeps) -> Attention {
     match run.attention_kernel() {
-        AttentionKernel::Math => math(run, g, layer, qkv, trains),
-        kernel => fused(g, layer, qkv, kernel, trains),
+        AttentionKernel::Math => math(run, g, layer, qkv, keeps),
+        kernel => fused(g, layer, qkv, kernel, keeps),
     }
 }
 
-fn fused(g: &mut Graph, layer: u64, qkv: Buf, kernel: AttentionKernel, trains: bool) -> Attended {
+fn fused(g: &mut Graph, layer: u64, qkv: Buf, kernel: AttentionKernel, keeps: Keeps) -> Attention {
+    let trains = keeps != Keeps::Nothing;
     let at = Some(layer);
     let (lse, random): (_, &[Tensor]) = match kernel {
         AttentionKernel::Flash => (Tensor::AttLse, &[Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask]),
@@ -57,19 +37,24 @@ fn fused(g: &mut Graph, layer: u64, qkv: Buf, kernel: AttentionKernel, trains: b
     outputs.extend(random.iter().map(|&tensor| (tensor, g.external(tensor, at))));
     let bufs: Vec<_> = outputs.iter().map(|&(_, buf)| buf).collect();
     g.kernel(&bufs, &[qkv]);
-    let mut kept = Vec::new();
-    if trains {
-        outputs.retain(|&(tensor, _)| tensor != Tensor::AttDebugMask);
-        kept = outputs;
-        kept.push((Tensor::Qkv, qkv));
-        for &(_, buf) in &kept {
+    outputs.retain(|&(tensor, _)| tensor != Tensor::AttDebugMask);
+    outputs.push((Tensor::Qkv, qkv));
+    finish(g, outputs, keeps)
+}
+
+/// Keeps what backward needs, the output first.
+fn finish(g: &mut Graph, mut all: Vec<(Tensor, Buf)>, keeps: Keeps) -> Attention {
+    let out = all.remove(0);
+    if keeps == Keeps::ForBackward {
+        for &(_, buf) in all.iter().chain([&out]) {
             g.keep(buf);
         }
     }
-    Attended { out, kept, is_math: false }
+    Attention { out, saved: all }
 }
 
-fn math(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, trains: bool) -> Attended {
+fn math(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, keeps: Keeps) -> Attention {
+    let trains = keeps != Keeps::Nothing;
     let at = Some(layer);
     let half = run.train.is_half();
     let drops = run.drops() && trains;
@@ -100,33 +85,28 @@ fn math(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, trains: bool) -> Att
     g.kernel(&[heads], &[weights, v]).product();
     let out = g.planned(Tensor::AttyRows, at);
     g.kernel(&[out], &[heads]);
-    if trains {
-        kept.splice(0..0, [(Tensor::AttyRows, out)]);
-        kept.extend([
-            (Tensor::Preatt, preatt),
-            (Tensor::AttMax, max),
-            (Tensor::AttSum, sum),
-            (if half { Tensor::AttCast } else { Tensor::Att }, weights),
-            (Tensor::VClone, v),
-            (Tensor::QClone, q),
-            (Tensor::KClone, k),
-        ]);
-        for &(_, buf) in &kept {
-            g.keep(buf);
-        }
+    kept.splice(0..0, [(Tensor::AttyRows, out)]);
+    // In float32 without dropout the weights are what backward needs of the softmax, and they replace its input.
+    if half || drops {
+        kept.extend([(Tensor::Preatt, preatt), (Tensor::AttMax, max), (Tensor::AttSum, sum)]);
     }
-    Attended { out, kept, is_math: true }
+    kept.extend([
+        (if half { Tensor::AttCast } else { Tensor::Att }, weights),
+        (Tensor::VClone, v),
+        (Tensor::QClone, q),
+        (Tensor::KClone, k),
+    ]);
+    finish(g, kept, keeps)
 }
 
 /// From the gradient of `c_proj`'s input to the gradient of qkv.
-pub(super) fn backward(run: &Run<'_>, g: &mut Graph, layer: u64, datty: Buf, out: Buf, saved: &SavedAttention) -> Buf {
-    let inputs: Vec<_> = saved.saved.iter().map(|&(tensor, slot)| (tensor, g.input(tensor, slot))).collect();
+pub(super) fn backward(run: &Run<'_>, g: &mut Graph, layer: u64, datty: Buf, saved: &Attention) -> Buf {
     let at = Some(layer);
-    if saved.is_math {
-        return math_backward(run, g, at, datty, &inputs);
+    if run.attention_kernel() == AttentionKernel::Math {
+        return math_backward(run, g, at, datty, &saved.saved);
     }
     let [dq, dk, dv] = [Tensor::Dq, Tensor::Dk, Tensor::Dv].map(|tensor| g.external(tensor, at));
-    let reads: Vec<_> = [datty, out].into_iter().chain(inputs.iter().map(|&(_, buf)| buf)).collect();
+    let reads: Vec<_> = [datty, saved.out.1].into_iter().chain(saved.saved.iter().map(|&(_, buf)| buf)).collect();
     g.kernel(&[dq, dk, dv], &reads);
     match run.attention_kernel() {
         AttentionKernel::Flash => g.scratch(&[Tensor::FlashSoftmaxD, Tensor::FlashDqAccum]),

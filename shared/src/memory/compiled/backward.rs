@@ -1,7 +1,11 @@
 //! The training backward: gradients of weights as they come, everything else in the memory of what died.
 
 use super::{
-    Saved, SavedEmbedding, SavedLayer, attention,
+    Saved, SavedBlock, SavedBlocks, SavedEmbedding, attention,
+    block::{self, Block, Context, Keeps, Masked, Sum},
+    loss,
+    residual::Residual,
+    saved::inputs,
     wrapper::{Buf, Graph},
 };
 use crate::{
@@ -10,6 +14,7 @@ use crate::{
         program::Slot,
         run::{Name, Run, uses_scaler},
     },
+    train_config::CrossEntropy,
 };
 
 /// Writes the backward of one micro-step; with `accumulates` the gradients of an earlier one are there already.
@@ -27,7 +32,7 @@ pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accum
     let divided = run.w.alloc(Tensor::Scalar, None);
     run.w.free_some(scaled);
     // The model returns its logits, so that their gradient is an argument of the graph: all zeros.
-    let tangent = run.w.alloc(Tensor::ZeroTangent, None);
+    let tangent = run.keeps_logits().then(|| run.w.alloc(Tensor::ZeroTangent, None));
     let mut backward = Backward {
         graph: Graph::new(),
         gradients: Vec::new(),
@@ -36,6 +41,8 @@ pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accum
         is_half: run.train.is_half(),
         run,
         accumulates,
+        embedded: Vec::new(),
+        first_norm: Vec::new(),
     };
     backward.whole(&saved, tangent);
     let Backward { graph, gradients, run, .. } = backward;
@@ -44,7 +51,8 @@ pub(in crate::memory) fn backward(run: &mut Run<'_>, saved: Option<Saved>, accum
         // Added to the gradients that are there, in the order of the parameters, and given back.
         run.w.free_all(gradients.into_iter().rev().filter_map(|gradient| slots.of(gradient)));
     }
-    run.w.free_all([tangent, divided, ones]);
+    run.w.free_some(tangent);
+    run.w.free_all([divided, ones]);
     run.w.free_some(scaled_loss);
 }
 
@@ -57,6 +65,9 @@ struct Backward<'r, 'a> {
     parameter: usize,
     has_bias: bool,
     is_half: bool,
+    /// With checkpointing: the embeddings as inputs, and the first norm as it was computed again.
+    embedded: Vec<Buf>,
+    first_norm: Vec<(Tensor, Buf)>,
 }
 
 /// What runs along the residual stream: its gradient, and that gradient as the next branch takes it.
@@ -66,18 +77,49 @@ struct Stream {
 }
 
 impl Backward<'_, '_> {
-    fn whole(&mut self, saved: &Saved, tangent: Slot) {
-        let g = &mut self.graph;
-        let held = |g: &mut Graph, tensor, slot| g.held(tensor, slot);
-        let logits = held(g, Tensor::Logits, self.run.name(Name::Logits));
-        let zeros = held(g, Tensor::ZeroTangent, tangent);
-        let y = g.input(Tensor::Y, self.run.name(Name::Y));
-        let max = g.input(Tensor::LogitsMax, saved.logits_max);
-        let log_sum = g.input(Tensor::LogitsLogSum, saved.logits_log_sum);
-        let count = g.input(Tensor::LossCount, saved.loss_count);
-        let dlogits = g.planned(Tensor::DlogitsPadded, None);
-        g.kernel(&[dlogits], &[max, count, log_sum, y, logits, zeros]);
+    fn whole(&mut self, saved: &Saved, tangent: Option<Slot>) {
+        let (dlm_head, dlnf, late_lm_head) = match self.run.train.cross_entropy {
+            CrossEntropy::Whole => self.whole_loss(saved, tangent),
+            CrossEntropy::Chunked => {
+                let g = &mut self.graph;
+                let lnf_out = g.input(Tensor::LnfOut, saved.lnf_out);
+                let weight = saved.wte_cast.map(|slot| g.input(Tensor::WteCast, slot));
+                let (dlm_head, dlnf) = loss::chunked_backward(self.run, g, lnf_out, weight);
+                (dlm_head, dlnf, None)
+            }
+            CrossEntropy::Fused => {
+                let made: Vec<_> = inputs(&mut self.graph, &saved.loss).into_iter().map(|(_, buf)| buf).collect();
+                let lnf_out = self.graph.input(Tensor::LnfOut, saved.lnf_out);
+                let weight = saved.wte_cast.map(|slot| self.graph.input(Tensor::WteCast, slot));
+                // The loss's gradient scales what the forward made, in place.
+                let reads: Vec<_> = made.iter().copied().chain([lnf_out]).chain(weight).collect();
+                self.graph.kernel(&[], &reads);
+                (made[0], made[1], None)
+            }
+        };
+        if self.run.train.cross_entropy != CrossEntropy::Whole {
+            let y = self.graph.input(Tensor::Y, self.run.name(Name::Y));
+            self.graph.kernel(&[], &[y]);
+        }
+        let lnf = inputs(&mut self.graph, &saved.lnf);
+        let stream = match &saved.blocks {
+            SavedBlocks::Whole(blocks) => self.saved_blocks(blocks, dlnf, &lnf),
+            SavedBlocks::Checkpointed(boundaries) => self.recomputed_blocks(saved, boundaries, dlnf, &lnf),
+        };
+        self.embeddings(saved, &stream, dlm_head, late_lm_head);
+    }
 
+    /// Backward of a loss over all tokens at once: the gradients of lm_head's weight and of its input, and, where the
+    /// weight's waits for the end, what it is made of.
+    fn whole_loss(&mut self, saved: &Saved, tangent: Option<Slot>) -> (Buf, Buf, Option<(Buf, Buf)>) {
+        let g = &mut self.graph;
+        let logits = g.held(Tensor::Logits, self.run.name(Name::Logits));
+        let zeros = tangent.map(|tangent| g.held(Tensor::ZeroTangent, tangent));
+        let y = g.input(Tensor::Y, self.run.name(Name::Y));
+        let of_loss: Vec<_> = inputs(g, &saved.loss).into_iter().map(|(_, buf)| buf).collect();
+        let dlogits = g.planned(Tensor::DlogitsPadded, None);
+        let reads: Vec<_> = of_loss.into_iter().chain([y, logits]).chain(zeros).collect();
+        g.kernel(&[dlogits], &reads);
         let lnf_out = g.input(Tensor::LnfOut, saved.lnf_out);
         let dlm_head = g.planned(if self.is_half { Tensor::DlmHeadCast } else { Tensor::DlmHead }, None);
         if self.is_half {
@@ -88,14 +130,61 @@ impl Backward<'_, '_> {
         let reads: Vec<_> = [dlogits].into_iter().chain(weight).collect();
         g.kernel(&[dlnf], &reads).product();
         // In float32 nothing waits for the cast, and the product that nothing needs yet comes at the end.
-        let late_lm_head = (!self.is_half).then_some((dlogits, lnf_out));
+        (dlm_head, dlnf, (!self.is_half).then_some((dlogits, lnf_out)))
+    }
 
-        let last_mask = saved.layers.last().and_then(|layer| layer.fcproj_mask);
-        let mut stream = self.norm(None, Tensor::Xhat1, saved.lnf, dlnf, None, last_mask);
-        for (index, layer) in saved.layers.iter().enumerate().rev() {
-            stream = self.block(index as u64, layer, stream, saved);
+    fn saved_blocks(&mut self, saved: &[SavedBlock], dlnf: Buf, lnf: &[(Tensor, Buf)]) -> Stream {
+        let blocks: Vec<_> = saved.iter().map(|block| block.enter(&mut self.graph)).collect();
+        let mask_of = |index: Option<usize>| blocks.get(index?).and_then(|block| block.fcproj_mask);
+        let mut stream = self.norm(None, lnf, dlnf, None, mask_of(blocks.len().checked_sub(1)));
+        for (index, block) in blocks.iter().enumerate().rev() {
+            stream = self.block(index as u64, block, &stream, mask_of(index.checked_sub(1)));
         }
-        self.embeddings(saved, stream, dlm_head, late_lm_head);
+        stream
+    }
+
+    /// Each block is computed again just before its backward, from the stream that entered it.
+    fn recomputed_blocks(&mut self, saved: &Saved, boundaries: &[Slot], dlnf: Buf, lnf: &[(Tensor, Buf)]) -> Stream {
+        let seeds = self.run.drops().then(|| self.graph.planned(Tensor::DropoutSeeds, None));
+        let embedded = match &saved.embedding {
+            SavedEmbedding::Parts { terms, .. } | SavedEmbedding::Normalized { saved: terms, .. } => {
+                inputs(&mut self.graph, terms)
+            }
+        };
+        self.embedded = embedded.iter().map(|&(_, buf)| buf).collect();
+        let mut stream: Option<Stream> = None;
+        let n_layer = boundaries.len() + 1;
+        for index in (0..n_layer).rev() {
+            let is_last = index + 1 == n_layer;
+            let terms = match index.checked_sub(1).and_then(|below| boundaries.get(below)) {
+                Some(&slot) => vec![self.graph.input(Tensor::Residual, slot)],
+                None => self.embedded.clone(),
+            };
+            let reads = terms.len();
+            let mut residual = Residual::starting(terms, reads);
+            let layer = index as u64;
+            let ctx = Context { run: self.run, at: Some(layer), keeps: Keeps::InGraph };
+            let rows = [Tensor::Xhat1, Tensor::Ln1Mean, Tensor::Ln1Rstd, Tensor::Ln1Out];
+            let g = &mut self.graph;
+            let ln1 = block::norm(g, ctx, rows, &mut residual, Masked { mask: None, seeds }, Sum::WhenRead);
+            let how = (Keeps::InGraph, is_last);
+            let mut block = block::write(self.run, g, layer, (ln1.out, &mut residual), seeds, how);
+            block.ln1 = Some(ln1.saved);
+            let above = match stream.take() {
+                Some(stream) => stream,
+                None => {
+                    let mut reads = lnf.to_vec();
+                    reads.extend(residual.summed().reads.iter().map(|&term| (Tensor::Residual, term)));
+                    self.norm(None, &reads, dlnf, None, block.fcproj_mask)
+                }
+            };
+            if index == 0 {
+                // The embeddings' kernel takes over from here.
+                self.first_norm = block.ln1.take().unwrap_or_default();
+            }
+            stream = Some(self.block(layer, &block, &above, None));
+        }
+        stream.unwrap_or(Stream { gradient: dlnf, branch: dlnf })
     }
 
     /// A gradient of a parameter: an output of the graph.
@@ -119,103 +208,93 @@ impl Backward<'_, '_> {
     fn norm(
         &mut self,
         at: Option<u64>,
-        row: Tensor,
-        [xhat, rstd]: [Slot; 2],
+        saved: &[(Tensor, Buf)],
         dout: Buf,
         stream: Option<Buf>,
-        mask: Option<Slot>,
+        mask: Option<Buf>,
     ) -> Stream {
+        let saved: Vec<_> = saved.iter().map(|&(_, buf)| buf).collect();
         let g = &mut self.graph;
-        let (xhat, rstd) = (g.input(row, xhat), g.input(Tensor::Ln1Rstd, rstd));
-        let mask = mask.map(|slot| g.input(Tensor::AttprojMask, slot));
         let gradient = g.planned(Tensor::Dresidual, at);
         let separate = self.is_half || mask.is_some();
         let branch = if separate { g.planned(Tensor::DresidualCast, at) } else { gradient };
         let outputs: Vec<_> = if separate { vec![gradient, branch] } else { vec![gradient] };
-        let reads: Vec<_> = [dout, xhat, rstd].into_iter().chain(stream).chain(mask).collect();
+        let reads: Vec<_> = [dout].into_iter().chain(saved.iter().copied()).chain(stream).chain(mask).collect();
         let sources: Vec<_> = stream.into_iter().collect();
         g.kernel(&outputs, &reads).in_place(gradient, &sources);
-        self.norm_gradients(at, dout, xhat);
+        // The normalized stream is read again for the weight's gradient; where there are only terms, all of them.
+        let again = if saved.len() > 2 { saved } else { saved.into_iter().take(1).collect() };
+        self.norm_gradients(at, dout, &again);
         Stream { gradient, branch }
     }
 
     /// The gradients of a norm's weight and bias, summed over the tokens in two steps.
-    fn norm_gradients(&mut self, at: Option<u64>, dout: Buf, xhat: Buf) {
+    fn norm_gradients(&mut self, at: Option<u64>, dout: Buf, saved: &[Buf]) {
         let n = if self.has_bias { 2 } else { 1 };
         let first = self.next_parameters(n);
         let partials: Vec<_> = (0..n).map(|_| self.graph.planned(Tensor::NormPartials, at)).collect();
-        self.graph.kernel(&partials, &[dout, xhat]);
+        let reads: Vec<_> = [dout].into_iter().chain(saved.iter().copied()).collect();
+        self.graph.kernel(&partials, &reads);
         for (index, partial) in partials.into_iter().enumerate() {
             let gradient = self.gradient(Tensor::DvecC, at, first + index);
             self.graph.kernel(&[gradient], &[partial]);
         }
     }
 
-    fn block(&mut self, layer: u64, saved: &SavedLayer, stream: Stream, all: &Saved) -> Stream {
+    /// A block's backward; `below` is the dropout mask of the branch that entered it last.
+    fn block(&mut self, layer: u64, saved: &Block, stream: &Stream, below: Option<Buf>) -> Stream {
         let at = Some(layer);
-        let fch_gelu = self.graph.input(Tensor::FchGelu, saved.fch_gelu);
         let fc_proj = Linear {
-            weight: (Tensor::FcProjWCast, saved.fc_proj_weight),
+            weight: saved.fc_proj_weight,
             dinput: Tensor::DfchGelu,
             dweight: [Tensor::DfcProjWCast, Tensor::DfcProjW],
             dbias: Tensor::DvecC,
             partials: Tensor::NormPartials,
         };
-        let dgelu = self.linear(at, stream.branch, fch_gelu, &fc_proj, true);
-        let fch = self.graph.input(Tensor::Fch, saved.fch);
+        let dgelu = self.linear(at, stream.branch, saved.fch_gelu, &fc_proj);
         let dfch = self.graph.planned(Tensor::Dfch, at);
-        self.graph.kernel(&[dfch], &[dgelu, fch]).in_place(dfch, &[dgelu]);
-        let ln2_out = self.graph.input(Tensor::Ln2Out, saved.ln2_out);
+        self.graph.kernel(&[dfch], &[dgelu, saved.fch]).in_place(dfch, &[dgelu]);
         let fc = Linear {
-            weight: (Tensor::FcWCast, saved.fc_weight),
+            weight: saved.fc_weight,
             dinput: Tensor::Dln2Cast,
             dweight: [Tensor::DfcWCast, Tensor::DfcW],
             dbias: Tensor::DvecC4,
             partials: Tensor::FcBiasPartials,
         };
-        let dln2 = self.linear(at, dfch, ln2_out, &fc, false);
-        let stream = self.norm(at, Tensor::Xhat2, saved.ln2, dln2, Some(stream.gradient), saved.attproj_mask);
+        let dln2 = self.linear(at, dfch, saved.ln2_out, &fc);
+        let stream = self.norm(at, &saved.ln2, dln2, Some(stream.gradient), saved.attproj_mask);
 
-        let (tensor, slot) = saved.attention.out;
-        let atty = self.graph.input(tensor, slot);
         let att_proj = Linear {
-            weight: (Tensor::AttProjWCast, saved.att_proj_weight),
+            weight: saved.att_proj_weight,
             dinput: Tensor::Datty,
             dweight: [Tensor::DattProjWCast, Tensor::DattProjW],
             dbias: Tensor::DvecC,
             partials: Tensor::NormPartials,
         };
-        let datty = self.linear(at, stream.branch, atty, &att_proj, true);
-        let dqkv = attention::backward(self.run, &mut self.graph, layer, datty, atty, &saved.attention);
-        let ln1_out = self.graph.input(Tensor::Ln1Out, saved.ln1_out);
+        let datty = self.linear(at, stream.branch, saved.attention.out.1, &att_proj);
+        let dqkv = attention::backward(self.run, &mut self.graph, layer, datty, &saved.attention);
         let qkv = Linear {
-            weight: (Tensor::QkvWCast, saved.qkv_weight),
+            weight: saved.qkv_weight,
             dinput: Tensor::Dln1Cast,
             dweight: [Tensor::DqkvWCast, Tensor::DqkvW],
             dbias: Tensor::DvecC3,
             partials: Tensor::QkvBiasPartials,
         };
-        let dln1 = self.linear(at, dqkv, ln1_out, &qkv, false);
-        match saved.ln1 {
-            Some(ln1) => {
-                let below = usize::try_from(layer).unwrap_or(usize::MAX).checked_sub(1);
-                let mask = below.and_then(|below| all.layers.get(below)).and_then(|below| below.fcproj_mask);
-                self.norm(at, Tensor::Xhat1, ln1, dln1, Some(stream.gradient), mask)
-            }
+        let dln1 = self.linear(at, dqkv, saved.ln1_out, &qkv);
+        match &saved.ln1 {
+            Some(ln1) => self.norm(at, ln1, dln1, Some(stream.gradient), below),
             // The first norm comes with the embeddings.
             None => Stream { gradient: stream.gradient, branch: dln1 },
         }
     }
 
     /// A linear layer's backward: the gradient of its input; those of weight and bias are outputs.
-    fn linear(&mut self, at: Option<u64>, dout: Buf, input: Buf, rows: &Linear, reduces_first: bool) -> Buf {
+    fn linear(&mut self, at: Option<u64>, dout: Buf, input: Buf, rows: &Linear) -> Buf {
         let weight_index = self.next_parameters(if self.has_bias { 2 } else { 1 });
         let [narrow, wide] = rows.dweight;
-        let (tensor, slot) = rows.weight;
-        let weight = slot.map(|slot| self.graph.input(tensor, slot));
         let dinput = self.graph.planned(rows.dinput, at);
         let dweight = if self.is_half { self.graph.planned(narrow, at) } else { self.gradient(wide, at, weight_index) };
-        let dinput_reads: Vec<_> = [dout].into_iter().chain(weight).collect();
+        let dinput_reads: Vec<_> = [dout].into_iter().chain(rows.weight).collect();
         // `mm` computes the weight's gradient first, `addmm` the input's.
         if self.has_bias {
             self.graph.kernel(&[dinput], &dinput_reads).product();
@@ -225,7 +304,6 @@ impl Backward<'_, '_> {
             self.graph.kernel(&[dweight], &[dout, input]).product();
             self.graph.kernel(&[dinput], &dinput_reads).product();
         }
-        let _ = reduces_first;
         if self.is_half {
             let gradient = self.gradient(wide, at, weight_index);
             self.graph.kernel(&[gradient], &[dweight]);
@@ -244,26 +322,21 @@ impl Backward<'_, '_> {
         self.graph.kernel(&[gradient], &[partial]);
     }
 
-    fn embeddings(&mut self, saved: &Saved, stream: Stream, dlm_head: Buf, late: Option<(Buf, Buf)>) {
+    fn embeddings(&mut self, saved: &Saved, stream: &Stream, dlm_head: Buf, late: Option<(Buf, Buf)>) {
         let g = &mut self.graph;
         let x = g.input(Tensor::X, self.run.name(Name::X));
         let dwte = g.planned(Tensor::DwteEmbedding, None);
         g.kernel(&[dwte], &[]);
         let gradient = g.planned(Tensor::Dresidual, None);
-        let (statistics, mask) = match &saved.embedding {
-            SavedEmbedding::Parts([tok_emb, pos_emb, mean, rstd]) => (
-                vec![
-                    g.input(Tensor::TokEmb, *tok_emb),
-                    g.input(Tensor::PosEmb, *pos_emb),
-                    g.input(Tensor::Ln1Mean, *mean),
-                    g.input(Tensor::Ln1Rstd, *rstd),
-                ],
-                None,
-            ),
-            SavedEmbedding::Normalized { xhat, rstd, mask } => (
-                vec![g.input(Tensor::Xhat1, *xhat), g.input(Tensor::Ln1Rstd, *rstd)],
-                mask.map(|slot| g.input(Tensor::EncodedMask, slot)),
-            ),
+        let (terms, mask) = match &saved.embedding {
+            SavedEmbedding::Parts { terms, mask } | SavedEmbedding::Normalized { saved: terms, mask } => (terms, mask),
+        };
+        let mask = mask.map(|slot| g.input(Tensor::EncodedMask, slot));
+        // A block that was computed again has these as inputs already.
+        let statistics: Vec<_> = if self.embedded.is_empty() {
+            inputs(g, terms).into_iter().map(|(_, buf)| buf).collect()
+        } else {
+            self.first_norm.iter().map(|&(_, buf)| buf).chain(self.embedded.iter().copied()).collect()
         };
         let mut reads = vec![stream.gradient, stream.branch, x, dwte];
         reads.extend(statistics.iter().copied().chain(mask));
@@ -294,7 +367,7 @@ impl Backward<'_, '_> {
 
 /// Rows of a linear layer's gradients.
 struct Linear {
-    weight: (Tensor, Option<Slot>),
+    weight: Option<Buf>,
     dinput: Tensor,
     dweight: [Tensor; 2],
     dbias: Tensor,

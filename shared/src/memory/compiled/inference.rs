@@ -2,7 +2,9 @@
 
 use super::{
     attention,
+    block::Keeps,
     forward::release_names,
+    loss,
     residual::Residual,
     wrapper::{Buf, Graph},
 };
@@ -22,8 +24,8 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) {
     for layer in 0..run.config.n_layer() {
         let at = Some(layer);
         let qkv = linear(run, g, at, ln1_out, [Tensor::QkvWCast, Tensor::QkvBCast, Tensor::Qkv]);
-        let attended = attention::forward(run, g, layer, qkv, false);
-        let attproj = linear(run, g, at, attended.out, [Tensor::AttProjWCast, Tensor::AttProjBCast, Tensor::Attproj]);
+        let attended = attention::forward(run, g, layer, qkv, Keeps::Nothing);
+        let attproj = linear(run, g, at, attended.out.1, [Tensor::AttProjWCast, Tensor::AttProjBCast, Tensor::Attproj]);
         residual.add(attproj, None);
         let ln2_out = norm(g, at, Tensor::Ln2Out, &mut residual);
         let fch = linear(run, g, at, ln2_out, [Tensor::FcWCast, Tensor::FcBCast, Tensor::Fch]);
@@ -35,15 +37,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) {
         ln1_out = norm(g, at, if is_last { Tensor::LnfOut } else { Tensor::Ln1Out }, &mut residual);
     }
     let weight = cast(run, g, None, Tensor::WteCast);
-    let logits = g.planned(Tensor::Logits, None);
-    g.keep_in(logits, run.name(Name::NewLogits));
-    let reads: Vec<_> = [ln1_out].into_iter().chain(weight).collect();
-    g.kernel(&[logits], &reads).product();
-    let (max, log_sum) = (g.planned(Tensor::LogitsMax, None), g.planned(Tensor::LogitsLogSum, None));
-    g.kernel(&[max, log_sum], &[logits]);
-    let loss = g.planned(Tensor::Loss, None);
-    g.keep_in(loss, run.name(Name::NewLoss));
-    g.kernel(&[loss], &[logits, max, log_sum]);
+    loss::inference(run, g, ln1_out, weight);
     let _ = graph.write(run, false);
     release_names(run, has_logits, Name::EvalLogits, Name::EvalLoss);
 }

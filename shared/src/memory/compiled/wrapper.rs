@@ -5,13 +5,12 @@
 //! that nobody takes is deleted, and then at the place where it died. Outputs of external kernels join the pool,
 //! saved tensors and other inputs do not.
 
+use std::ops::Range;
+
 use crate::{
     dtype::Dtype,
-    gpt::tensors::{Stored, Tensor},
-    memory::{
-        program::{Slot, Writer},
-        run::Run,
-    },
+    gpt::tensors::Tensor,
+    memory::{program::Slot, run::Run},
 };
 
 /// A buffer of the generated code.
@@ -32,64 +31,79 @@ enum Origin {
 }
 
 struct Buffer {
-    stored: Stored,
+    tensor: Tensor,
     layer: Option<u64>,
     origin: Origin,
     /// A slot of the caller's to store it in, for graph outputs that have a name of their own.
     slot: Option<Slot>,
+    /// The kernel that writes it; 0 for one that was there before.
+    written: usize,
     /// The last kernel that reads it.
     last_use: usize,
     /// Whether the graph returns it.
     kept: bool,
 }
 
-/// A kernel launch.
+/// A kernel launch; the ranges are its parts of the graph's lists.
 struct Kernel {
-    outputs: Vec<Buf>,
-    inputs: Vec<Buf>,
-    /// Outputs that may take an input's memory: first the output, then the input.
-    in_place: Vec<(Buf, Buf)>,
-    /// Memory the kernel takes for itself and gives back before it ends.
-    scratch: Vec<Tensor>,
+    outputs: Range<usize>,
+    inputs: Range<usize>,
+    in_place: Range<usize>,
+    scratch: Range<usize>,
     /// Whether its first product takes a cuBLAS workspace of this thread.
     is_product: bool,
 }
 
 /// A graph being written, kernel by kernel, and then planned.
+///
+/// What kernels read and write is in one list for all of them: lists of their own took longer to allocate than the
+/// plan took to make.
 pub(super) struct Graph {
     buffers: Vec<Buffer>,
     kernels: Vec<Kernel>,
+    /// Outputs and inputs of the kernels.
+    operands: Vec<Buf>,
+    /// Outputs that may take an input's memory: first the output, then the input.
+    in_place: Vec<(Buf, Buf)>,
+    /// Memory that kernels take for themselves and give back before they end.
+    scratch: Vec<Tensor>,
 }
 
 impl Graph {
     /// An empty graph.
     pub(super) fn new() -> Self {
-        Self { buffers: Vec::new(), kernels: Vec::new() }
+        Self {
+            buffers: Vec::new(),
+            kernels: Vec::new(),
+            operands: Vec::new(),
+            in_place: Vec::new(),
+            scratch: Vec::new(),
+        }
     }
 
-    fn buffer(&mut self, stored: Stored, layer: Option<u64>, origin: Origin) -> Buf {
-        self.buffers.push(Buffer { stored, layer, origin, slot: None, last_use: 0, kept: false });
+    fn buffer(&mut self, tensor: Tensor, layer: Option<u64>, origin: Origin) -> Buf {
+        self.buffers.push(Buffer { tensor, layer, origin, slot: None, written: 0, last_use: 0, kept: false });
         Buf(self.buffers.len() - 1)
     }
 
     /// A buffer the wrapper allocates.
     pub(super) fn planned(&mut self, tensor: Tensor, layer: Option<u64>) -> Buf {
-        self.buffer(tensor.into(), layer, Origin::Planned)
+        self.buffer(tensor, layer, Origin::Planned)
     }
 
     /// A buffer an external kernel allocates.
     pub(super) fn external(&mut self, tensor: Tensor, layer: Option<u64>) -> Buf {
-        self.buffer(tensor.into(), layer, Origin::External)
+        self.buffer(tensor, layer, Origin::External)
     }
 
     /// A saved tensor, which goes with its last use.
     pub(super) fn input(&mut self, tensor: Tensor, slot: Slot) -> Buf {
-        self.buffer(tensor.into(), None, Origin::Input(slot))
+        self.buffer(tensor, None, Origin::Input(slot))
     }
 
     /// An argument that somebody else holds.
     pub(super) fn held(&mut self, tensor: Tensor, slot: Slot) -> Buf {
-        self.buffer(tensor.into(), None, Origin::Held(slot))
+        self.buffer(tensor, None, Origin::Held(slot))
     }
 
     /// Returns a buffer from the graph.
@@ -106,14 +120,22 @@ impl Graph {
     /// A kernel that writes `outputs` and reads `inputs`.
     pub(super) fn kernel(&mut self, outputs: &[Buf], inputs: &[Buf]) -> &mut Self {
         let at = self.kernels.len();
-        for input in inputs.iter().chain(outputs) {
+        for input in inputs {
             self.buffers[input.0].last_use = at;
         }
+        for output in outputs {
+            let buffer = &mut self.buffers[output.0];
+            (buffer.written, buffer.last_use) = (at, at);
+        }
+        let start = self.operands.len();
+        self.operands.extend_from_slice(outputs);
+        let middle = self.operands.len();
+        self.operands.extend_from_slice(inputs);
         self.kernels.push(Kernel {
-            outputs: outputs.to_vec(),
-            inputs: inputs.to_vec(),
-            in_place: Vec::new(),
-            scratch: Vec::new(),
+            outputs: start..middle,
+            inputs: middle..self.operands.len(),
+            in_place: self.in_place.len()..self.in_place.len(),
+            scratch: self.scratch.len()..self.scratch.len(),
             is_product: false,
         });
         self
@@ -122,7 +144,8 @@ impl Graph {
     /// The last kernel may write this output over that input.
     pub(super) fn in_place(&mut self, output: Buf, inputs: &[Buf]) -> &mut Self {
         if let Some(kernel) = self.kernels.last_mut() {
-            kernel.in_place.extend(inputs.iter().map(|&input| (output, input)));
+            self.in_place.extend(inputs.iter().map(|&input| (output, input)));
+            kernel.in_place.end = self.in_place.len();
         }
         self
     }
@@ -137,14 +160,32 @@ impl Graph {
     /// The last kernel needs this memory while it runs.
     pub(super) fn scratch(&mut self, tensors: &[Tensor]) {
         if let Some(kernel) = self.kernels.last_mut() {
-            kernel.scratch.extend_from_slice(tensors);
+            self.scratch.extend_from_slice(tensors);
+            kernel.scratch.end = self.scratch.len();
         }
+    }
+
+    /// Plans the buffers, for a graph that is written several times.
+    pub(super) fn plan(self, run: &Run<'_>) -> Planned {
+        Planned { plan: Plan::of(&self, run), graph: self }
     }
 
     /// Plans the buffers and writes the events; gives each kept buffer's slot.
     pub(super) fn write(self, run: &mut Run<'_>, backward: bool) -> Slots {
-        let plan = Plan::of(&self, run);
-        plan.write(&self, run, backward)
+        self.plan(run).write(run, backward)
+    }
+}
+
+/// A graph whose buffers have their places.
+pub(in crate::memory) struct Planned {
+    graph: Graph,
+    plan: Plan,
+}
+
+impl Planned {
+    /// Writes the events; gives each kept buffer's slot.
+    pub(super) fn write(&self, run: &mut Run<'_>, backward: bool) -> Slots {
+        self.plan.write(&self.graph, run, backward)
     }
 }
 
@@ -168,25 +209,56 @@ enum Line {
     Allocate(Memory, Buf),
     Product,
     Scratch(usize),
-    /// Given back unless the piece of memory was taken again afterwards.
-    FreeIfNotReused(Memory),
+    Free(Memory),
+    /// A free that was cancelled, since the memory was taken again afterwards.
+    Reused,
 }
 
 struct Plan {
     lines: Vec<Line>,
-    /// By line: whether a free was cancelled by a later reuse.
-    reused: Vec<bool>,
     /// By buffer.
     memory: Vec<Option<Memory>>,
     n_memories: usize,
 }
 
-/// What two buffers must agree in to share memory one after the other.
-type Key = (Dtype, u64);
+/// The sizes of a graph's buffers. Two may share memory one after the other if dtype and bytes agree: they are of one
+/// class then.
+struct Sizes {
+    /// Bytes and class, by buffer.
+    buffers: Vec<(u64, usize)>,
+    n_classes: usize,
+}
+
+impl Sizes {
+    fn of(graph: &Graph, run: &Run<'_>) -> Self {
+        let mut keys: Vec<(Dtype, u64)> = Vec::new();
+        let mut tensors = vec![None; Tensor::ALL.len()];
+        let sizes = graph.buffers.iter().map(|buffer| {
+            *tensors[buffer.tensor as usize].get_or_insert_with(|| {
+                let bytes = run.bytes.of(buffer.tensor.into());
+                let key = (buffer.tensor.dtype(run.train.dtype), bytes);
+                let class = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                    keys.push(key);
+                    keys.len() - 1
+                });
+                (bytes, class)
+            })
+        });
+        let buffers = sizes.collect();
+        Self { buffers, n_classes: keys.len() }
+    }
+
+    fn bytes(&self, buf: Buf) -> u64 {
+        self.buffers[buf.0].0
+    }
+
+    fn class(&self, buf: Buf) -> usize {
+        self.buffers[buf.0].1
+    }
+}
 
 /// Memory nobody uses any more.
 struct Dead {
-    key: Key,
     memory: Memory,
     /// The line that gives it back unless it is taken.
     line: usize,
@@ -205,21 +277,14 @@ struct PeakEstimate {
 }
 
 impl PeakEstimate {
-    fn of(graph: &Graph, bytes: impl Fn(Buf) -> u64) -> Self {
+    fn of(graph: &Graph, sizes: &Sizes) -> Self {
         let mut changes = vec![0_i128; graph.kernels.len() + 2];
-        let mut start = vec![0; graph.buffers.len()];
-        for (at, kernel) in graph.kernels.iter().enumerate() {
-            for output in &kernel.outputs {
-                start[output.0] = at;
-            }
-        }
-        for (index, buffer) in graph.buffers.iter().enumerate() {
+        for (buffer, (bytes, _)) in graph.buffers.iter().zip(&sizes.buffers) {
             if matches!(buffer.origin, Origin::Held(_)) {
                 continue;
             }
-            let size = i128::from(bytes(Buf(index)));
-            changes[start[index]] += size;
-            changes[if buffer.kept { 0 } else { buffer.last_use + 1 }] -= size;
+            changes[buffer.written] += i128::from(*bytes);
+            changes[if buffer.kept { 0 } else { buffer.last_use + 1 }] -= i128::from(*bytes);
         }
         let (mut now, mut peak) = (0, 0);
         let after = changes
@@ -254,81 +319,82 @@ impl PeakEstimate {
 
 impl Plan {
     fn of(graph: &Graph, run: &Run<'_>) -> Self {
-        let mut plan =
-            Self { lines: Vec::new(), reused: Vec::new(), memory: vec![None; graph.buffers.len()], n_memories: 0 };
-        // Dead memory, latest last.
-        let mut pool: Vec<Dead> = Vec::new();
-        let mut estimate = PeakEstimate::of(graph, |buf| run.bytes.of(graph.buffers[buf.0].stored));
-        let key = |buf: Buf| {
-            let stored = graph.buffers[buf.0].stored;
-            let bytes = run.bytes.of(stored);
-            (stored.dtype(run.train.dtype), bytes)
+        let sizes = Sizes::of(graph, run);
+        let mut plan = Self {
+            lines: Vec::with_capacity(2 * graph.buffers.len()),
+            memory: vec![None; graph.buffers.len()],
+            n_memories: 0,
         };
+        // Dead memory by class, latest last.
+        let mut pool: Vec<Vec<Dead>> = Vec::new();
+        pool.resize_with(sizes.n_classes, Vec::new);
+        let mut estimate = PeakEstimate::of(graph, &sizes);
         for (index, buffer) in graph.buffers.iter().enumerate() {
             if matches!(buffer.origin, Origin::Input(_) | Origin::Held(_)) {
                 plan.memory[index] = Some(plan.new_memory());
             }
         }
+        // Both are a kernel's, and here only to be allocated once.
+        let (mut taken, mut dead) = (Vec::<Buf>::new(), Vec::<Buf>::new());
         for (at, kernel) in graph.kernels.iter().enumerate() {
-            let mut taken = Vec::new();
-            for &output in &kernel.outputs {
+            taken.clear();
+            for &output in &graph.operands[kernel.outputs.clone()] {
                 if plan.memory[output.0].is_some() {
                     continue;
                 }
-                let buffer = &graph.buffers[output.0];
-                let over = kernel.in_place.iter().map(|&(_, input)| input).find(|input| {
+                let is_planned = graph.buffers[output.0].origin == Origin::Planned;
+                let class = sizes.class(output);
+                let over = graph.in_place[kernel.in_place.clone()].iter().find(|&&(over, input)| {
                     let source = &graph.buffers[input.0];
-                    kernel.in_place.contains(&(output, *input))
+                    over == output
                         && source.last_use == at
                         && !source.kept
                         && matches!(source.origin, Origin::Planned | Origin::External)
-                        && key(*input) == key(output)
-                        && !taken.contains(input)
+                        && sizes.class(input) == class
+                        && !taken.contains(&input)
                 });
-                if let (Some(input), Origin::Planned) = (over, buffer.origin) {
+                if let (Some(&(_, input)), true) = (over, is_planned) {
                     plan.memory[output.0] = plan.memory[input.0];
                     taken.push(input);
                     continue;
                 }
-                let dead = pool.iter().rposition(|dead| dead.key == key(output)).filter(|&dead| {
-                    buffer.origin == Origin::Planned && estimate.allows(pool[dead].kernel, at, key(output).1)
-                });
-                let memory = match dead {
-                    Some(dead) => {
-                        let Dead { memory, line, kernel, .. } = pool.remove(dead);
-                        estimate.raise(kernel, at, key(output).1);
-                        plan.reused[line] = true;
+                let reused =
+                    pool[class].pop_if(|dead| is_planned && estimate.allows(dead.kernel, at, sizes.bytes(output)));
+                let memory = match reused {
+                    Some(Dead { memory, line, kernel }) => {
+                        estimate.raise(kernel, at, sizes.bytes(output));
+                        plan.lines[line] = Line::Reused;
                         memory
                     }
-                    _ => {
+                    None => {
                         let memory = plan.new_memory();
-                        plan.push(Line::Allocate(memory, output));
+                        plan.lines.push(Line::Allocate(memory, output));
                         memory
                     }
                 };
                 plan.memory[output.0] = Some(memory);
             }
             if kernel.is_product {
-                plan.push(Line::Product);
+                plan.lines.push(Line::Product);
             }
             if !kernel.scratch.is_empty() {
-                plan.push(Line::Scratch(at));
+                plan.lines.push(Line::Scratch(at));
             }
-            let mut dead: Vec<Buf> = kernel.inputs.iter().chain(&kernel.outputs).copied().collect();
+            dead.clear();
+            dead.extend(graph.operands[kernel.outputs.start..kernel.inputs.end].iter().copied().filter(|buf| {
+                let buffer = &graph.buffers[buf.0];
+                buffer.last_use == at && !buffer.kept && !taken.contains(buf)
+            }));
             dead.sort_unstable();
             dead.dedup();
-            for buf in dead {
-                let buffer = &graph.buffers[buf.0];
-                if buffer.last_use != at || buffer.kept || taken.contains(&buf) {
-                    continue;
-                }
+            for &buf in &dead {
                 let Some(memory) = plan.memory[buf.0] else { continue };
-                match buffer.origin {
+                match graph.buffers[buf.0].origin {
                     Origin::Held(_) => {}
-                    Origin::Input(_) => plan.push(Line::FreeIfNotReused(memory)),
+                    Origin::Input(_) => plan.lines.push(Line::Free(memory)),
                     Origin::Planned | Origin::External => {
-                        plan.push(Line::FreeIfNotReused(memory));
-                        pool.push(Dead { key: key(buf), memory, line: plan.lines.len() - 1, kernel: at });
+                        pool[sizes.class(buf)].push(Dead { memory, line: plan.lines.len(), kernel: at });
+                        plan.lines.push(Line::Free(memory));
                     }
                 }
             }
@@ -341,58 +407,40 @@ impl Plan {
         Memory(self.n_memories - 1)
     }
 
-    fn push(&mut self, line: Line) {
-        self.lines.push(line);
-        self.reused.push(false);
-    }
-
-    fn write(self, graph: &Graph, run: &mut Run<'_>, backward: bool) -> Slots {
-        let mut at: Vec<Option<Slot>> = vec![None; self.n_memories];
-        let mut own = vec![false; self.n_memories];
-        // A kept buffer may sit in memory that another buffer allocated: the caller's slot must be known by then.
-        let mut wanted: Vec<Option<Slot>> = vec![None; self.n_memories];
+    fn write(&self, graph: &Graph, run: &mut Run<'_>, backward: bool) -> Slots {
+        // A kept buffer may sit in memory that another buffer allocated: the caller's slot must be known by then. So
+        // these are where a piece of memory is to be, and from its line on where it is.
+        let mut slots: Vec<Option<Slot>> = vec![None; self.n_memories];
         for (buffer, memory) in graph.buffers.iter().zip(&self.memory) {
             let Some(memory) = memory else { continue };
+            let slot = &mut slots[memory.0];
             match buffer.origin {
-                Origin::Input(slot) | Origin::Held(slot) => at[memory.0] = Some(slot),
-                _ => wanted[memory.0] = wanted[memory.0].or(buffer.slot),
+                Origin::Input(input) | Origin::Held(input) => *slot = Some(input),
+                _ => *slot = slot.or(buffer.slot),
             }
         }
-        for (line, reused) in self.lines.iter().zip(&self.reused) {
+        for line in &self.lines {
             match *line {
                 Line::Allocate(memory, buf) => {
-                    let Buffer { stored, layer, .. } = graph.buffers[buf.0];
-                    at[memory.0] = Some(match wanted[memory.0] {
-                        Some(slot) => {
-                            run.w.alloc_in(slot, stored, layer);
-                            own[memory.0] = true;
-                            slot
-                        }
-                        None => run.w.alloc(stored, layer),
-                    });
+                    let Buffer { tensor, layer, .. } = graph.buffers[buf.0];
+                    match slots[memory.0] {
+                        Some(slot) => run.w.alloc_in(slot, tensor, layer),
+                        None => slots[memory.0] = Some(run.w.alloc(tensor, layer)),
+                    }
                 }
                 Line::Product => run.cublas_workspace(backward),
                 Line::Scratch(kernel) => {
-                    let scratch = &graph.kernels[kernel].scratch;
+                    let scratch = &graph.scratch[graph.kernels[kernel].scratch.clone()];
                     let held: Vec<_> = scratch.iter().map(|&tensor| run.w.alloc(tensor, None)).collect();
                     run.w.free_all(held);
                 }
-                Line::FreeIfNotReused(_) if *reused => {}
-                Line::FreeIfNotReused(memory) => {
-                    if let Some(slot) = at[memory.0] {
-                        free(&mut run.w, slot, own[memory.0]);
-                    }
-                }
+                Line::Free(memory) => match slots[memory.0] {
+                    Some(slot) if run.w.is_kept(slot) => run.w.free_kept(slot),
+                    slot => run.w.free_some(slot),
+                },
+                Line::Reused => {}
             }
         }
-        Slots { slots: self.memory.iter().map(|memory| at[memory.as_ref()?.0]).collect() }
-    }
-}
-
-fn free(w: &mut Writer, slot: Slot, is_callers: bool) {
-    if is_callers || w.is_kept(slot) {
-        w.free_kept(slot);
-    } else {
-        w.free(slot);
+        Slots { slots: self.memory.iter().map(|memory| slots[memory.as_ref()?.0]).collect() }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
 
 /// Flash attention wants head sizes that are a multiple of 8; others are padded around it.
 fn pads(run: &Run<'_>) -> bool {
-    run.config.head_size() % 8 != 0
+    !run.config.head_size().is_multiple_of(8)
 }
 
 /// Random state a kernel returns, and a debug mask that is dropped at once.
@@ -175,7 +175,7 @@ fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) ->
 /// Attention's backward, from the gradient of its output to that of qkv.
 pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedAttention) -> Slot {
     match saved.math {
-        Some(math) => math_backward(run, layer, datty, math),
+        Some(math) => math_backward(run, layer, datty, &math),
         None => fused_backward(run, layer, datty, saved.fused),
     }
 }
@@ -229,7 +229,7 @@ fn padded_flash_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<
     dqkv
 }
 
-fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedMath) -> Slot {
+fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedMath) -> Slot {
     let at = Some(layer);
     let (half, dtype) = (run.train.is_half(), run.train.dtype);
     let w = &mut run.w;

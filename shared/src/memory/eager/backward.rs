@@ -40,7 +40,7 @@ impl Backward<'_, '_> {
         });
         let ones = self.run.w.alloc(Tensor::Scalar, None);
         let scaled = uses_scaler(self.run.train).then(|| self.run.w.alloc(Tensor::Scalar, None));
-        let loss::LossGradients { dlm_head, dlnf } = loss::backward(self.run, saved.loss, scaled);
+        let loss::LossGradients { dlm_head, dlnf } = loss::backward(self.run, &saved.loss, scaled);
 
         let last = saved.residuals.last().copied().unwrap_or(saved.encoded);
         let (mut residual, added) = self.norm(Tensor::Dresidual, None, dlnf, [last, saved.lnf_mean, saved.lnf_rstd]);
@@ -106,7 +106,7 @@ impl Backward<'_, '_> {
             layer,
             dout,
             saved.att_proj_linear,
-            Linear {
+            &Linear {
                 dinput: Tensor::Datty,
                 dweight: [Tensor::DattProjWCast, Tensor::DattProjW],
                 dbias: [Tensor::DvecCCast, Tensor::DvecC],
@@ -119,7 +119,7 @@ impl Backward<'_, '_> {
             layer,
             dqkv,
             saved.qkv_linear,
-            Linear {
+            &Linear {
                 dinput: Tensor::Dln1Cast,
                 dweight: [Tensor::DqkvWCast, Tensor::DqkvW],
                 dbias: [Tensor::DvecC3Cast, Tensor::DvecC3],
@@ -147,7 +147,7 @@ impl Backward<'_, '_> {
             layer,
             dout,
             fc_proj,
-            Linear {
+            &Linear {
                 dinput: Tensor::DfchGelu,
                 dweight: [Tensor::DfcProjWCast, Tensor::DfcProjW],
                 dbias: [Tensor::DvecCCast, Tensor::DvecC],
@@ -161,7 +161,7 @@ impl Backward<'_, '_> {
             layer,
             dfch,
             saved.fc_linear,
-            Linear {
+            &Linear {
                 dinput: Tensor::Dln2Cast,
                 dweight: [Tensor::DfcWCast, Tensor::DfcW],
                 dbias: [Tensor::DvecC4Cast, Tensor::DvecC4],
@@ -192,7 +192,7 @@ impl Backward<'_, '_> {
     }
 
     /// A linear layer's backward: the gradient of its input; `owns_gradient` says whether its output's goes here.
-    fn linear(&mut self, layer: u64, dout: Slot, saved: SavedLinear, rows: Linear, owns_gradient: bool) -> Slot {
+    fn linear(&mut self, layer: u64, dout: Slot, saved: SavedLinear, rows: &Linear, owns_gradient: bool) -> Slot {
         let at = Some(layer);
         let half = self.run.train.is_half();
         let bias = self.run.config.bias();

@@ -125,7 +125,7 @@ pub(super) struct LossGradients {
 }
 
 /// Backward of loss and lm_head; `scaled` is the loss's gradient before the gradient scaler's factor is out of it.
-pub(super) fn backward(run: &mut Run<'_>, saved: SavedLoss, scaled: Option<Slot>) -> LossGradients {
+pub(super) fn backward(run: &mut Run<'_>, saved: &SavedLoss, scaled: Option<Slot>) -> LossGradients {
     match saved.kind {
         SavedKind::Whole { log_probs, log_probs_f32, total_weight } => {
             let half = run.train.is_half();

@@ -1,0 +1,86 @@
+//! Layer normalisation, forward.
+
+/// What is added to the variance before its root is taken: PyTorch's default.
+pub const EPS: f32 = 1e-5;
+
+/// The statistics and the result of one call, as slices the caller owns.
+#[derive(Debug)]
+pub struct Output<'a> {
+    /// The normalised rows, (B, T, C).
+    pub out: &'a mut [f32],
+    /// Each row's mean, (B, T); kept for backward.
+    pub mean: &'a mut [f32],
+    /// Each row's inverse standard deviation, (B, T); kept for backward.
+    pub rstd: &'a mut [f32],
+}
+
+/// Normalises each token's channels, then scales and shifts them.
+///
+/// Shapes: `inp` (B, T, C), `weight` (C), `bias` (C) or none → `out` (B, T, C); `mean`, `rstd` (B, T) kept for backward.
+/// Numerics: f32 throughout, biased variance, eps 1e-5 inside the root.
+/// Source: arXiv:1607.06450; matches `torch.nn.LayerNorm`.
+///
+/// # Panics
+/// A slice length disagrees with the others (a caller's bug, not input).
+pub fn layernorm_forward(output: Output<'_>, inp: &[f32], weight: &[f32], bias: Option<&[f32]>) {
+    let Output { out, mean, rstd } = output;
+    let c = weight.len();
+    assert!(c > 0, "layernorm_forward needs at least one channel");
+    assert_eq!(inp.len(), out.len(), "inp and out are both (B, T, C)");
+    assert_eq!(inp.len(), mean.len() * c, "mean is (B, T)");
+    assert_eq!(mean.len(), rstd.len(), "rstd is (B, T)");
+    assert!(bias.is_none_or(|bias| bias.len() == c), "bias is (C)");
+    let rows = inp.chunks_exact(c).zip(out.chunks_exact_mut(c)).zip(mean.iter_mut().zip(rstd));
+    for ((inp, out), (mean, rstd)) in rows {
+        let m = inp.iter().sum::<f32>() / c as f32;
+        let variance = inp.iter().map(|x| (x - m) * (x - m)).sum::<f32>() / c as f32;
+        let r = 1.0 / (variance + EPS).sqrt();
+        for (i, (out, x)) in out.iter_mut().zip(inp).enumerate() {
+            *out = (x - m) * r * weight[i] + bias.map_or(0.0, |bias| bias[i]);
+        }
+        *mean = m;
+        *rstd = r;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(inp: &[f32], weight: &[f32], bias: Option<&[f32]>) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let rows = inp.len() / weight.len();
+        let (mut out, mut mean, mut rstd) = (vec![0.0; inp.len()], vec![0.0; rows], vec![0.0; rows]);
+        layernorm_forward(Output { out: &mut out, mean: &mut mean, rstd: &mut rstd }, inp, weight, bias);
+        (out, mean, rstd)
+    }
+
+    #[track_caller]
+    fn check_close(got: &[f32], want: &[f32]) {
+        assert_eq!(got.len(), want.len());
+        for (i, (got, want)) in got.iter().zip(want).enumerate() {
+            // Written so that a NaN fails.
+            assert!((got - want).abs() <= 1e-6 + 1e-5 * want.abs(), "element {i}: {got} instead of {want}");
+        }
+    }
+
+    /// Figures of `torch.nn.functional.layer_norm` worked by hand: mean 2.5, biased variance 1.25.
+    #[test]
+    fn matches_the_definition() {
+        let (out, mean, rstd) = run(&[1.0, 2.0, 3.0, 4.0], &[1.0, 1.0, 2.0, 1.0], Some(&[0.0, 0.0, 0.0, 1.0]));
+        check_close(&mean, &[2.5]);
+        check_close(&rstd, &[0.894_423_6]);
+        check_close(&out, &[-1.341_635_4, -0.447_211_8, 0.894_423_6, 2.341_635_4]);
+    }
+
+    #[test]
+    fn a_constant_row_becomes_the_bias() {
+        let (out, _, _) = run(&[7.0; 6], &[3.0; 3], Some(&[1.0, 2.0, 3.0]));
+        check_close(&out, &[1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "element 0")]
+    fn the_comparison_can_fail() {
+        check_close(&[f32::NAN], &[1.0]);
+    }
+}

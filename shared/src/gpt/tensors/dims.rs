@@ -1,0 +1,199 @@
+//! What shapes are made of: the dimensions of a run as symbols, and their values.
+
+use crate::dtype::Dtype;
+
+/// A dimension of a shape, as a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dim {
+    B,
+    T,
+    C,
+    H,
+    D,
+    V,
+    C3,
+    C4,
+    BT,
+    BH,
+    One,
+    Two,
+    Zero,
+    NParams,
+    /// Logsumexp's last axis in memory-efficient attention: T rounded up to 32.
+    T32,
+    /// Padded head size of flash attention: rounded up to a multiple of 8.
+    D8,
+    /// Bytes of a cuBLAS workspace.
+    CublasWorkspace,
+    /// Flash backward: T rounded up to 128.
+    T128,
+    /// Flash backward: head size rounded up to 32.
+    D32,
+    /// Distinct indices an embedding's gradient can touch.
+    MinIndicesV,
+    /// Partial segments of an embedding's gradient.
+    Segments,
+    /// The same two for the position embedding, whose indices are T.
+    MinIndicesT,
+    SegmentsT,
+    /// Dropouts outside attention: one for the embedding and two a block.
+    NDropouts,
+    /// V as compiled code lays rows out: see [`padded_row`].
+    VPadded,
+    /// Pieces into which compiled code splits a sum over B*T tokens.
+    NormSplits,
+    QkvBiasSplits,
+    FcBiasSplits,
+    LossSplits,
+    /// Elements of all parameters.
+    NElements,
+    /// Tokens a chunk of a chunked cross-entropy, and of a fused one.
+    ChunkTokens,
+    FusedTokens,
+}
+
+/// What the shapes of one run's tensors are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dims {
+    /// Sequences a micro-batch.
+    pub b: u64,
+    /// Tokens a sequence.
+    pub t: u64,
+    /// Channels.
+    pub c: u64,
+    /// Heads.
+    pub h: u64,
+    /// Rows of the embedding.
+    pub v: u64,
+    /// The training dtype.
+    pub compute: Dtype,
+    /// Bytes of a cuBLAS workspace on this architecture.
+    pub cublas_workspace_bytes: u64,
+    /// Tensors among the parameters.
+    pub n_parameter_tensors: u64,
+    /// Elements of all parameters.
+    pub n_parameters: u64,
+    /// Blocks.
+    pub n_layer: u64,
+    /// The card, as far as compiled reductions depend on it.
+    pub resident_threads: ResidentThreads,
+}
+
+/// Elements from one row to the next in a buffer of Inductor's own: rows longer than 1024 elements start at multiples
+/// of 128 bytes (`comprehensive_padding`, `padding_alignment_bytes`, `padding_stride_threshold` in
+/// torch/_inductor/config.py).
+fn padded_row(elements: u128, dtype: Dtype) -> u128 {
+    if elements <= 1024 { elements } else { elements.next_multiple_of(u128::from(128 / dtype.bytes())) }
+}
+
+/// The size of a card in threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResidentThreads {
+    /// Streaming multiprocessors.
+    pub sm_count: u64,
+    /// Threads that fit on one at a time.
+    pub threads_per_sm: u64,
+}
+
+/// Pieces into which Inductor cuts column sums over `rows` rows for `columns` results; 1 where it does not cut.
+///
+/// Source: `reduction_split_factor` in torch/_inductor/choices.py (2.11), outer reductions.
+fn outer_splits(rows: u64, columns: u64, card: ResidentThreads) -> u64 {
+    let ResidentThreads { sm_count, threads_per_sm } = card;
+    if rows <= 32 || columns >= 64 * sm_count {
+        return 1;
+    }
+    let elements = u128::from(rows) * u128::from(columns);
+    let resident = u128::from(sm_count * threads_per_sm);
+    let split = if elements < 32 * resident {
+        32
+    } else if elements < 512 * resident {
+        let target = (sm_count * threads_per_sm / 256).div_ceil(columns.div_ceil(128)).max(1);
+        let wanted = rows.div_ceil(4 * target);
+        let divisor = nearest_divisor(rows, wanted);
+        if divisor.abs_diff(wanted) < 20 { divisor.max(32) } else { wanted }
+    } else {
+        let divisor = nearest_divisor(rows, 512);
+        if divisor.abs_diff(512) < 50 { divisor } else { 512 }
+    };
+    rows.div_ceil(4 * split)
+}
+
+/// Pieces of a sum of everything.
+fn inner_splits(rows: u64, card: ResidentThreads) -> u64 {
+    let _ = card;
+    if rows <= 8192 { 1 } else { rows.div_ceil(8192) }
+}
+
+/// The divisor of `n` nearest to `wanted`, the smaller one of two as near.
+fn nearest_divisor(n: u64, wanted: u64) -> u64 {
+    let (mut below, mut above) = (wanted.clamp(1, n.max(1)), wanted.clamp(1, n.max(1)));
+    // A divisor is never further than 1 below and n above; sizes of interest have one near.
+    for _ in 0..MAX_DIVISOR_STEPS {
+        if n.is_multiple_of(below) {
+            return below;
+        }
+        if n.is_multiple_of(above) {
+            return above;
+        }
+        below = below.saturating_sub(1).max(1);
+        above = (above + 1).min(n);
+    }
+    1
+}
+
+/// How far a divisor is looked for; nearer ones than 50 are all that matters.
+const MAX_DIVISOR_STEPS: u32 = 64;
+
+/// Pieces that a chunked cross-entropy cuts the tokens of a micro-batch into.
+pub const CROSS_ENTROPY_CHUNKS: u64 = 8;
+
+/// Tokens that a fused linear cross-entropy takes at a time.
+///
+/// Source: Liger-Kernel's `fused_linear_cross_entropy_forward`: the chunk is made so small that its logits take about
+/// as much as the activations, rounded up to a power of two.
+fn fused_chunk_tokens(tokens: u128, v: u128, c: u128) -> u128 {
+    tokens.div_ceil(v.div_ceil(c.max(1)).max(1)).next_power_of_two().min(tokens)
+}
+
+impl Dims {
+    pub(super) fn get(&self, dim: Dim) -> u128 {
+        let [b, t, c, h, v] = [self.b, self.t, self.c, self.h, self.v].map(u128::from);
+        let d = c / h.max(1);
+        match dim {
+            Dim::B => b,
+            Dim::T => t,
+            Dim::C => c,
+            Dim::H => h,
+            Dim::D => d,
+            Dim::V => v,
+            Dim::C3 => 3 * c,
+            Dim::C4 => 4 * c,
+            Dim::BT => b * t,
+            Dim::BH => b * h,
+            Dim::One => 1,
+            Dim::Two => 2,
+            Dim::Zero => 0,
+            Dim::NParams => u128::from(self.n_parameter_tensors),
+            Dim::T32 => t.next_multiple_of(32),
+            Dim::D8 => d.next_multiple_of(8),
+            Dim::CublasWorkspace => u128::from(self.cublas_workspace_bytes),
+            Dim::T128 => t.next_multiple_of(128),
+            Dim::D32 => d.next_multiple_of(32),
+            Dim::MinIndicesV => v.min(b * t),
+            Dim::Segments => b * t / 10 + v.min(b * t),
+            // The rows of wpe are T, and so are its indices.
+            Dim::MinIndicesT => t,
+            Dim::SegmentsT => t / 10 + t,
+            Dim::VPadded => padded_row(v, self.compute),
+            Dim::NDropouts => 1 + 2 * u128::from(self.n_layer),
+            Dim::NormSplits => u128::from(outer_splits(self.b * self.t, self.c, self.resident_threads)),
+            Dim::QkvBiasSplits => u128::from(outer_splits(self.b * self.t, 3 * self.c, self.resident_threads)),
+            Dim::FcBiasSplits => u128::from(outer_splits(self.b * self.t, 4 * self.c, self.resident_threads)),
+            Dim::LossSplits => u128::from(inner_splits(self.b * self.t, self.resident_threads)),
+            Dim::NElements => u128::from(self.n_parameters),
+            Dim::ChunkTokens => (b * t).div_ceil(u128::from(CROSS_ENTROPY_CHUNKS)),
+            Dim::FusedTokens => fused_chunk_tokens(b * t, v, c),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A tensor as it is stored: a row of the table, or the optimizer's companion of one.
+
+use super::{Category, Dims, Lifetime, Shape, Tensor};
+use crate::dtype::Dtype;
+
+/// What a stored tensor is to its row of the table: the tensor itself, or the optimizer's companion of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// The tensor.
+    Value,
+    /// AdamW's first moment of a parameter, float32.
+    ExpAvg,
+    /// AdamW's second moment of a parameter, float32.
+    ExpAvgSq,
+    /// The first moment in one byte an element.
+    State1,
+    /// The second moment in one byte an element.
+    State2,
+    /// The float32 scale of each block of a one-byte moment.
+    Absmax,
+    /// The square root of the second moment that AdamW without `fused` holds while it steps.
+    Denominator,
+    /// The copy of a parameter that a resumed checkpoint's `state_dict` keeps.
+    Checkpoint,
+}
+
+impl Role {
+    const ALL: [Self; 8] = [
+        Self::Value,
+        Self::ExpAvg,
+        Self::ExpAvgSq,
+        Self::State1,
+        Self::State2,
+        Self::Absmax,
+        Self::Denominator,
+        Self::Checkpoint,
+    ];
+}
+
+/// Elements that share a scale in bitsandbytes' block-wise quantisation.
+const QUANTISATION_BLOCK: u128 = 256;
+
+/// A tensor or a companion of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// The row of the table.
+    pub tensor: Tensor,
+    /// What it is to that row.
+    pub role: Role,
+}
+
+impl From<Tensor> for Stored {
+    fn from(tensor: Tensor) -> Self {
+        Self { tensor, role: Role::Value }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred rows")]
+const N_TENSORS: u16 = Tensor::ALL.len() as u16;
+
+impl Stored {
+    /// One more than the largest [`Self::code`].
+    pub const N_CODES: usize = Role::ALL.len() * Tensor::ALL.len();
+
+    /// A number for events; [`Self::from_code`] reads it.
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        self.role as u16 * N_TENSORS + self.tensor as u16
+    }
+
+    /// What [`Self::code`] wrote.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<Self> {
+        let role = *Role::ALL.get(usize::from(code / N_TENSORS))?;
+        let tensor = *Tensor::ALL.get(usize::from(code % N_TENSORS))?;
+        Some(Self { tensor, role })
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn category(self) -> Category {
+        match self.role {
+            Role::Value => self.tensor.category(),
+            Role::Checkpoint => Category::Parameters,
+            _ => Category::OptimizerState,
+        }
+    }
+
+    /// Why it is alive as long as it is.
+    #[must_use]
+    pub fn lifetime(self) -> Lifetime {
+        match self.role {
+            Role::Value => self.tensor.lifetime(),
+            Role::Checkpoint => Lifetime::Run,
+            Role::Denominator => Lifetime::Intermediate,
+            _ => Lifetime::FromFirstStep,
+        }
+    }
+
+    /// Its element type.
+    #[must_use]
+    pub fn dtype(self, compute: Dtype) -> Dtype {
+        match self.role {
+            Role::Value => self.tensor.dtype(compute),
+            Role::State1 | Role::State2 => Dtype::Uint8,
+            _ => Dtype::Float32,
+        }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn shape(self, dims: &Dims) -> Shape {
+        match self.role {
+            Role::Absmax => {
+                let n = u64::try_from(self.elements(dims)).unwrap_or(u64::MAX);
+                Shape { dims: [n, 1, 1, 1], rank: 1 }
+            }
+            _ => self.tensor.shape(dims),
+        }
+    }
+
+    /// The name a person knows it by.
+    #[must_use]
+    pub fn name(self, layer: Option<u64>) -> String {
+        let name = self.tensor.full_name(layer);
+        match self.role {
+            Role::Value => name,
+            Role::ExpAvg => format!("exp_avg of {name}"),
+            Role::ExpAvgSq => format!("exp_avg_sq of {name}"),
+            Role::State1 => format!("8-bit exp_avg of {name}"),
+            Role::State2 => format!("8-bit exp_avg_sq of {name}"),
+            Role::Absmax => format!("absmax of {name}"),
+            Role::Denominator => format!("denominator of {name}"),
+            Role::Checkpoint => format!("state_dict's {name}"),
+        }
+    }
+
+    pub(super) fn elements(self, dims: &Dims) -> u128 {
+        let elements = self.tensor.row().shape.iter().fold(1_u128, |n, &dim| n.saturating_mul(dims.get(dim)));
+        if self.role == Role::Absmax { elements.div_ceil(QUANTISATION_BLOCK) } else { elements }
+    }
+
+    /// Bytes of its elements, without the allocator's rounding; `None` where they leave `u64`.
+    #[must_use]
+    pub fn bytes(self, dims: &Dims) -> Option<u64> {
+        let bytes = u128::from(self.dtype(dims.compute).bytes());
+        u64::try_from(bytes.checked_mul(self.elements(dims))?).ok()
+    }
+}

@@ -1,0 +1,137 @@
+//! The event lists of recorded runs, allocation for allocation.
+//!
+//! Bytes are compared, in order; names are ours alone. A run of frees with no allocation between has no order:
+//! autocast's cache, whose copies go together, is a hash map, and no peak can lie within such a run.
+
+use headroom_shared::memory::run::program;
+
+use crate::{
+    event_list::{self, Trace, events_of, trace},
+    records::{SM89, golden},
+};
+
+/// What happens to how many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Alloc(u64),
+    Free(u64),
+}
+
+/// Events by their bytes, each run of frees by size.
+fn by_bytes(events: &[event_list::Event]) -> Vec<Event> {
+    let mut bytes_of = vec![0];
+    let events = events.iter().map(|&event| match event {
+        event_list::Event::Alloc(tensor, bytes) => {
+            assert_eq!(tensor, bytes_of.len(), "tensors are numbered in order");
+            bytes_of.push(bytes);
+            Event::Alloc(bytes)
+        }
+        event_list::Event::Free(tensor) => Event::Free(bytes_of[tensor]),
+    });
+    frees_in_order(events.collect())
+}
+
+/// The recorded events of a trace and the simulation's.
+#[track_caller]
+fn recorded_and_ours(name: &str) -> (Vec<Event>, Vec<Event>) {
+    let Trace { gpt, train, events } = trace(name);
+    let program = program(&gpt, &train, SM89).expect("a recorded run is no larger than a plan is made for");
+    (by_bytes(&events), by_bytes(&events_of(&program)))
+}
+
+/// Each run of frees by size.
+fn frees_in_order(mut events: Vec<Event>) -> Vec<Event> {
+    for run in events.chunk_by_mut(|a, b| matches!((a, b), (Event::Free(_), Event::Free(_)))) {
+        run.sort_unstable();
+    }
+    events
+}
+
+/// Events to take out and put in to make one list of the other: Myers' greedy O(ND) algorithm, distance only.
+fn n_differing(a: &[Event], b: &[Event]) -> usize {
+    let middle = a.len() + b.len() + 1;
+    let mut furthest = vec![0_usize; 2 * middle + 1];
+    for distance in 0.. {
+        for diagonal in (middle - distance..=middle + distance).step_by(2) {
+            let down = diagonal == middle - distance
+                || diagonal != middle + distance && furthest[diagonal - 1] < furthest[diagonal + 1];
+            let mut x = if down { furthest[diagonal + 1] } else { furthest[diagonal - 1] + 1 };
+            let Some(mut y) = (x + middle).checked_sub(diagonal) else { continue };
+            while x < a.len() && y < b.len() && a[x] == b[y] {
+                x += 1;
+                y += 1;
+            }
+            furthest[diagonal] = x;
+            if x >= a.len() && y >= b.len() {
+                return distance;
+            }
+        }
+    }
+    unreachable!("all of both lists is a distance, too")
+}
+
+/// How many events differ; a number that is stated and no longer true fails either way, so that it can only improve
+/// knowingly.
+#[expect(clippy::print_stdout, reason = "the figures are for whoever reads the test's output")]
+#[track_caller]
+fn check(name: &str, n_stated: usize) {
+    let (recorded, ours) = recorded_and_ours(name);
+    let n = n_differing(&ours, &recorded);
+    println!("{name}: {n} of {} events differ", recorded.len());
+    assert_eq!(n, n_stated, "{name}: {n} events differ, {n_stated} are stated");
+}
+
+/// The recorded traces with the number of events in which the simulation differs.
+const TRACES: &[(&str, usize)] = &[
+    ("eager_2layer_b3_T200_vocab50257_bias", 0),
+    ("eager_2layer_b4", 0),
+    ("eager_2layer_b4_checkpoint", 0),
+    ("eager_2layer_b4_float16", 0),
+    ("eager_2layer_b4_float32", 0),
+    ("eager_2layer_b4_ga2_bias_dropout", 0),
+    ("eager_2layer_b4_math_attention", 0),
+    ("eager_2layer_b4_vocab65", 0),
+    ("eager_gpt2_b4", 0),
+    ("eager_shakespeare_char", 0),
+    ("compile_2layer_b3_T200_vocab50257_bias", 12),
+    ("compile_2layer_b4", 0),
+    ("compile_2layer_b4_dropout", 0),
+    ("compile_2layer_b4_float16", 0),
+    ("compile_2layer_b4_float32", 12),
+    ("compile_2layer_b4_ga2_bias_dropout", 40),
+    ("compile_2layer_b4_math_attention", 24),
+    ("compile_2layer_b4_vocab65", 0),
+    ("compile_4layer_b2_C320_h5", 0),
+    ("compile_gpt2_b4", 0),
+    ("compile_shakespeare_char", 164),
+];
+
+#[test]
+fn event_lists_are_the_recorded_ones() {
+    let n_files = golden("truth/traces").read_dir().expect("the traces are there").count();
+    assert_eq!(n_files, TRACES.len(), "a recorded trace is not compared");
+    for &(name, n_differing) in TRACES {
+        check(name, n_differing);
+    }
+}
+
+#[test]
+fn must_find_a_falsified_event() {
+    let (mut recorded, ours) = recorded_and_ours("eager_2layer_b4");
+    let middle = recorded.len() / 2;
+    recorded.remove(middle);
+    assert_eq!(n_differing(&ours, &recorded), 1, "an event that is missing");
+    recorded.insert(middle, Event::Alloc(1));
+    assert_eq!(n_differing(&ours, &recorded), 2, "an allocation of another size");
+}
+
+#[test]
+fn must_find_events_out_of_order() {
+    let (a, b, c) = (Event::Alloc(512), Event::Alloc(1024), Event::Free(512));
+    assert_eq!(n_differing(&[a, b, c], &[b, a, c]), 2);
+    assert_eq!(n_differing(&[a, b, c], &[]), 3);
+    assert_eq!(n_differing(&[], &[]), 0);
+    let frees = |sizes: [u64; 2]| frees_in_order(vec![a, b, Event::Free(sizes[0]), Event::Free(sizes[1]), a]);
+    assert_eq!(frees([512, 1024]), frees([1024, 512]), "a run of frees has no order");
+    assert_ne!(frees_in_order(vec![c, a, c]), frees_in_order(vec![a, c, c]), "an allocation ends a run");
+}

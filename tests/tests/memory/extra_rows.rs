@@ -1,0 +1,128 @@
+//! Runs outside the sample the simulation was written against: the same bars, and what does not meet them by name.
+
+use headroom_shared::memory::allocator::SegmentKind;
+
+use crate::{
+    figures::{ALLOCATED_COMPILED, ALLOCATED_EAGER, Bound, Error, RESERVED, check, errors, rows_of},
+    live_bytes::{Known, all_deviations, check_known},
+};
+
+const EAGER: [&str; 2] = ["extra/eager_sm89", "extra/variants_eager_sm89"];
+const COMPILED: [&str; 2] = ["extra/compile_sm89", "extra/variants_compile_sm89"];
+
+const KNOWN_EAGER: &[Known] = &[
+    (
+        "extra/eager_sm89",
+        "hs11 fp32 bias",
+        &[
+            ("it0_fwd_peak", -402_257_920),
+            ("it0_fwd_end", -402_257_920),
+            ("it0_bwd_peak", -402_257_920),
+            ("steady_fwd_peak", -402_257_920),
+            ("steady_bwd_peak", -402_257_920),
+            ("steady_peak", -402_257_920),
+            ("live_bytes_peak", -402_257_920),
+        ],
+        "a float32 head size that is no multiple of 4 has no memory-efficient kernel, and runs as math",
+    ),
+    (
+        "extra/eager_sm89",
+        "nograd clip fp16",
+        &[("it0_opt_peak", -512)],
+        "one scalar of the gradient scaler, where nothing is clipped; why has yet to be found",
+    ),
+    (
+        "extra/eager_sm89",
+        "foreach adamw",
+        &[("it0_opt_peak", 30_720)],
+        "temporaries of foreach AdamW; why has yet to be found",
+    ),
+    (
+        "extra/eager_sm89",
+        "foreach adamw bias fp16",
+        &[("it0_opt_peak", 172_544), ("steady_opt_peak", 512)],
+        "temporaries of foreach AdamW; why has yet to be found",
+    ),
+];
+
+#[test]
+fn eager_rows_are_exact_but_for_those_named() {
+    check_known(&all_deviations(&EAGER), KNOWN_EAGER);
+}
+
+/// Rows beyond a bound on the worst error, with the error in percent, rounded to tenths.
+type Beyond = (&'static str, f64);
+
+/// Median within the bound, and every row within its worst except those named.
+#[track_caller]
+fn check_but(what: &str, errors: &[Error], bound: Bound, beyond: &[Beyond]) {
+    check(what, errors, Bound { worst: f64::INFINITY, ..bound });
+    let found: Vec<_> = errors
+        .iter()
+        .filter(|(error, _)| error.abs() > bound.worst)
+        .map(|(error, name)| (name.as_str(), (error * 10.0).round() / 10.0))
+        .collect();
+    assert_eq!(found, beyond, "{what}");
+}
+
+/// One row misses its largest tensors, see [`KNOWN_EAGER`].
+const EAGER_ALLOCATED_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", -10.4)];
+const EAGER_RESERVED_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", -8.7)];
+const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", -14.4)];
+
+/// In all of these the live peak differs, mostly with a small vocabulary, where it is among the blocks; none was known
+/// when the simulation was written, and why has yet to be found.
+const COMPILED_ALLOCATED_BEYOND: &[Beyond] = &[
+    ("extra/compile_sm89 V65 dropout bias T256 b16", 2.8),
+    ("extra/compile_sm89 fp32 math", -3.3),
+    ("extra/compile_sm89 C384 h6 b12 V65 T64", 3.0),
+    ("extra/compile_sm89 fp16 V101", 3.3),
+];
+const COMPILED_RESERVED_BEYOND: &[Beyond] = &[
+    ("extra/compile_sm89 fp32 dropout bias", 10.2),
+    ("extra/compile_sm89 V65 dropout bias T256 b16", 4.2),
+    ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
+    ("extra/variants_compile_sm89 fp32 later", 13.0),
+];
+const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
+    ("extra/compile_sm89 fp32 math", -5.9),
+    ("extra/compile_sm89 C384 h6 b12 V65 T64", 21.3),
+    ("extra/compile_sm89 fp16 V101", 6.5),
+    ("extra/compile_sm89 T128 b512", 29.3),
+    ("extra/compile_sm89 ckpt", -10.1),
+];
+
+#[test]
+fn eager_figures_keep_their_bounds_but_for_those_named() {
+    let rows = rows_of(&EAGER);
+    let allocated = errors(&rows, "max_memory_allocated", SegmentKind::Native);
+    check_but("eager allocated, extra", &allocated, ALLOCATED_EAGER, EAGER_ALLOCATED_BEYOND);
+    let reserved = errors(&rows, "max_memory_reserved", SegmentKind::Native);
+    check_but("eager reserved, extra", &reserved, RESERVED, EAGER_RESERVED_BEYOND);
+    let expandable = errors(&rows, "max_memory_reserved_expandable", SegmentKind::Expandable);
+    check_but("eager expandable reserved, extra", &expandable, RESERVED, EAGER_EXPANDABLE_BEYOND);
+}
+
+#[test]
+fn compiled_figures_keep_their_bounds_but_for_those_named() {
+    let rows = rows_of(&COMPILED);
+    let allocated = errors(&rows, "max_memory_allocated", SegmentKind::Native);
+    check_but("compiled allocated, extra", &allocated, ALLOCATED_COMPILED, COMPILED_ALLOCATED_BEYOND);
+    let reserved = errors(&rows, "max_memory_reserved", SegmentKind::Native);
+    check_but("compiled reserved, extra", &reserved, RESERVED, COMPILED_RESERVED_BEYOND);
+    let expandable = errors(&rows, "max_memory_reserved_expandable", SegmentKind::Expandable);
+    check_but("compiled expandable reserved, extra", &expandable, RESERVED, COMPILED_EXPANDABLE_BEYOND);
+}
+
+/// Rows of [`COMPILED`] that are exact in every column; only more may come.
+const N_EXACT_COMPILED: usize = 28;
+
+#[test]
+fn as_many_compiled_rows_are_exact_as_is_stated() {
+    let deviations = all_deviations(&COMPILED);
+    let rows = rows_of(&COMPILED);
+    let deviates = |tag: &str| deviations.iter().any(|deviation| deviation.1 == tag);
+    let n_exact = rows.iter().filter(|row| !deviates(row.tag())).count();
+    println!("compiled, extra: {n_exact} of {} rows exact", rows.len());
+    assert_eq!(n_exact, N_EXACT_COMPILED);
+}

@@ -1,0 +1,151 @@
+//! Reads the recorded rows of tests/golden and makes runs of them.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use headroom_shared::{
+    dtype::Dtype,
+    gpt::{GptConfig, GptShape},
+    hardware::ComputeCapability,
+    memory::{
+        allocator::SegmentKind,
+        program::Program,
+        run::{Card, program},
+        simulate::{Outcome, simulate},
+    },
+    train_config::{Attention, Optimizer, TrainConfig},
+};
+
+/// The recorded files of eager runs.
+pub const EAGER: [&str; 3] = ["truth/eager_sm89", "truth/eager_sm90", "truth/variants_eager_sm89"];
+/// The recorded files of compiled runs.
+pub const COMPILED: [&str; 3] = ["truth/compile_sm89", "truth/compile_sm90", "truth/variants_compile_sm89"];
+
+/// An RTX 4070.
+pub const SM89: Card = Card { compute_capability: ComputeCapability { major: 8, minor: 9 }, sm_count: 46 };
+/// An H100.
+pub const SM90: Card = Card { compute_capability: ComputeCapability { major: 9, minor: 0 }, sm_count: 132 };
+
+/// A path under tests/golden.
+pub fn golden(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(path)
+}
+
+/// One recorded run.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its file under tests/golden, without the ending.
+    pub file: String,
+    fields: HashMap<String, String>,
+}
+
+/// The rows of a file under tests/golden; at least one.
+#[track_caller]
+pub fn rows(file: &str) -> Vec<Row> {
+    let mut reader = csv::Reader::from_path(golden(&format!("{file}.csv"))).expect("the recorded rows are there");
+    let rows: Vec<_> = reader
+        .deserialize()
+        .map(|fields| Row { file: file.to_owned(), fields: fields.expect("a row has every column") })
+        .collect();
+    assert!(!rows.is_empty(), "{file} has no rows");
+    rows
+}
+
+impl Row {
+    /// Its name, unique in its file.
+    pub fn tag(&self) -> &str {
+        self.text("tag")
+    }
+
+    /// A column as it stands in the file.
+    #[track_caller]
+    pub fn text(&self, column: &str) -> &str {
+        self.fields.get(column).unwrap_or_else(|| panic!("{} has no column {column}", self.file))
+    }
+
+    /// A column of bytes; `None` where the file lacks it or the field is empty.
+    pub fn bytes(&self, column: &str) -> Option<u64> {
+        self.fields.get(column)?.parse().ok()
+    }
+
+    /// The row with a column falsified, for negative controls.
+    pub fn with(mut self, column: &str, bytes: u64) -> Self {
+        self.fields.insert(column.to_owned(), bytes.to_string());
+        self
+    }
+
+    /// Whether it ran `torch.compile`.
+    pub fn is_compiled(&self) -> bool {
+        self.file.contains("compile")
+    }
+
+    fn count(&self, column: &str) -> u64 {
+        self.bytes(column).unwrap_or_else(|| panic!("{} of {} is no count", column, self.tag()))
+    }
+
+    fn is(&self, column: &str) -> bool {
+        self.fields.get(column).is_some_and(|value| value == "True")
+    }
+
+    /// What was run, on which card.
+    pub fn config(&self) -> (GptConfig, TrainConfig, Card) {
+        let shape = GptShape {
+            n_layer: self.count("n_layer"),
+            n_head: self.count("n_head"),
+            n_embd: self.count("n_embd"),
+            block_size: self.count("block_size"),
+            vocab_size: self.count("vocab_size"),
+            dropout: self.fields["dropout"].parse().expect("dropout is a number"),
+            bias: self.is("bias"),
+        };
+        // Files of variants ran three iterations and evaluated again before the last; the others ran two, and rows
+        // that only evaluate ran three batches a split.
+        let evaluates_again = self.fields.contains_key("later_eval_peak");
+        let eval_only = self.is("eval_only");
+        let train = TrainConfig {
+            batch_size: self.count("batch_size"),
+            gradient_accumulation_steps: self.count("gradient_accumulation_steps"),
+            dtype: dtype(&self.fields["dtype"]),
+            compile: self.is_compiled(),
+            eval_iters: if eval_only { 3 } else { 2 },
+            eval_only,
+            max_iters: if evaluates_again { 2 } else { 1 },
+            eval_interval: 2,
+            clips_gradients: !self.tag().contains("nograd clip"),
+            optimizer: if self.tag().contains("foreach adamw") {
+                Optimizer::AdamwForeach
+            } else {
+                Optimizer::AdamwFused
+            },
+            attention: if self.is("flash_attention") { Attention::Flash } else { Attention::Math },
+            activation_checkpointing: self.is("activation_checkpointing"),
+            eval_batch_size: self.bytes("eval_batch_size"),
+            del_eval_logits: self.is("del_eval_logits"),
+            del_train_logits: self.is("del_train_logits"),
+            ..TrainConfig::default()
+        };
+        let card = if self.file.contains("sm90") { SM90 } else { SM89 };
+        (GptConfig::new(shape).expect("a recorded shape"), train.check().expect("a recorded training"), card)
+    }
+
+    /// The run's events.
+    pub fn program(&self) -> Program {
+        let (gpt, train, card) = self.config();
+        program(&gpt, &train, card).expect("a recorded run is no larger than a plan is made for")
+    }
+
+    /// The run on a card without end.
+    pub fn replay(&self, segments: SegmentKind) -> Outcome {
+        simulate(&self.program(), segments, u64::MAX)
+    }
+}
+
+/// A dtype by nanoGPT's name.
+#[track_caller]
+pub fn dtype(name: &str) -> Dtype {
+    match name {
+        "bfloat16" => Dtype::Bfloat16,
+        "float16" => Dtype::Float16,
+        "float32" => Dtype::Float32,
+        _ => panic!("{name} is no dtype of a recorded run"),
+    }
+}
