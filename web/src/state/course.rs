@@ -1,6 +1,6 @@
 //! The course of a run as a chart shows it: what repeats is shown once, as it is in the end.
 //!
-//! A plan replays up to sixteen evaluation batches and micro-steps, since the allocator takes a few to settle. They
+//! A plan replays evaluation batches and micro-steps until the allocator settles. They
 //! look alike; of each such row the last is shown, and the one that fails.
 
 use headroom_shared::{
@@ -16,8 +16,6 @@ use headroom_shared::{
 const COLUMNS_ASKED: usize = 1600;
 /// Columns kept at most: every one is text in a path, and finer than two pixels is of no use on a laptop.
 const COLUMNS_MAX: usize = 440;
-/// The most repeats a plan replays.
-const REPEATS_MAX: u64 = 16;
 
 /// A stretch of points that stands or goes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,9 +28,9 @@ struct Piece {
 /// Memory over the run, without repeats.
 pub fn course(plan: &Plan) -> Timeline {
     let timeline = plan.timeline(COLUMNS_ASKED);
-    let eval_batches = (2 * plan.request.train.eval_iters).saturating_sub(1).min(REPEATS_MAX);
+    let eval_batches = plan.request.train.eval_iters.saturating_mul(2).saturating_sub(1);
     let failure = plan.failure.map(|failure| failure.moment);
-    let rows = rows(&timeline, usize::try_from(eval_batches).unwrap_or(1));
+    let rows = rows(&timeline, usize::try_from(eval_batches).unwrap_or(usize::MAX));
     let fails_in = |pieces: &[Piece]| {
         let first = |piece: &Piece| timeline.points[piece.start].moment;
         failure.is_some_and(|at| {
@@ -61,7 +59,7 @@ fn rows(timeline: &Timeline, eval_batches: usize) -> Vec<Vec<Vec<Piece>>> {
     for span in &timeline.spans {
         let piece = Piece { phase: span.phase, start: span.start, end: span.end };
         match (span.phase, rows.last_mut()) {
-            (Phase::Eval | Phase::LaterEval, _) => rows.push(split(piece, eval_batches)),
+            (Phase::Eval | Phase::LaterEval, _) => rows.push(split(piece, alike(piece, rows.last()).min(eval_batches))),
             (Phase::SteadyForward, Some(row)) if repeats && before == Some(Phase::SteadyBackward) => {
                 row.push(vec![piece]);
             }
@@ -79,6 +77,13 @@ fn rows(timeline: &Timeline, eval_batches: usize) -> Vec<Vec<Vec<Piece>>> {
         before = Some(span.phase);
     }
     rows
+}
+
+/// How many batches an evaluation's rest holds: all are about as long as its first, which is a phase of its own.
+fn alike(rest: Piece, first: Option<&Vec<Vec<Piece>>>) -> usize {
+    let length = |piece: &Piece| piece.end - piece.start;
+    let first = first.and_then(|row| row.first()?.first()).map_or(1, length).max(1);
+    (length(&rest) + first / 2) / first
 }
 
 fn split(piece: Piece, n: usize) -> Vec<Vec<Piece>> {
