@@ -21,6 +21,13 @@ use super::{
     run::{ForwardKind, Run},
 };
 
+/// The forward graphs: the same each time they run, and so planned once a run.
+#[derive(Default)]
+pub(super) struct Graphs {
+    eval: Option<wrapper::Planned>,
+    train: Option<forward::Forward>,
+}
+
 /// What a compiled forward leaves for its backward.
 pub struct Saved {
     pos: Slot,

@@ -66,6 +66,7 @@ pub(super) struct Run<'a> {
     pub(super) parameters: Vec<Parameter>,
     pub(super) bytes: &'a TensorBytes,
     pub(super) w: Writer,
+    pub(super) graphs: compiled::Graphs,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
     pub(super) has_workspace: [bool; 2],
     /// Whether the gradient scaler has its two scalars.
@@ -327,6 +328,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         card,
         bytes: &bytes,
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
+        graphs: compiled::Graphs::default(),
         parameters,
         has_workspace: [false; 2],
         has_scaler: false,

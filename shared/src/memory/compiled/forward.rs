@@ -3,7 +3,7 @@
 use super::{
     Saved, SavedEmbedding, SavedLayer, attention,
     residual::Residual,
-    wrapper::{Buf, Graph},
+    wrapper::{Buf, Graph, Planned},
 };
 use crate::{
     gpt::tensors::Tensor,
@@ -42,8 +42,32 @@ struct Layer {
     fcproj_mask: Option<Buf>,
 }
 
+/// The graph, and what it returns.
+pub(super) struct Forward {
+    planned: Planned,
+    pos: Buf,
+    embedding: Embedded,
+    layers: Vec<Layer>,
+    lnf: Norm,
+    wte_cast: Option<Buf>,
+    max: Buf,
+    log_sum: Buf,
+    loss: Buf,
+    count: Buf,
+}
+
 /// Writes the graph and the scalar operations around it.
 pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
+    let forward = match run.graphs.train.take() {
+        Some(forward) => forward,
+        None => graph(run)?,
+    };
+    let saved = forward.write(run, has_logits);
+    run.graphs.train = Some(forward);
+    saved
+}
+
+fn graph(run: &Run<'_>) -> Option<Forward> {
     let mut graph = Graph::new();
     let g = &mut graph;
     let pos = g.planned(Tensor::Pos, None);
@@ -117,54 +141,61 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
     let count = kept(g, Tensor::LossCount, None);
     g.kernel(&[loss, count], &[logits, max, log_sum]);
 
-    let slots = graph.write(run, false);
-    release_names(run, has_logits, Name::Logits, Name::Loss);
-    run.w.alloc_in(run.name(Name::NewLoss), Tensor::ScaledLoss, None);
-    run.w.free(slots.of(loss)?);
-    let norm_slots = |norm: &Norm| Some([slots.of(norm.xhat)?, slots.of(norm.rstd)?]);
-    let optional = |buf: Option<Buf>| buf.map(|buf| slots.of(buf));
-    let mut saved_layers = Vec::new();
-    for layer in &layers {
-        saved_layers.push(SavedLayer {
-            ln1: match &layer.ln1 {
-                Some(norm) => Some(norm_slots(norm)?),
-                None => None,
+    let planned = graph.plan(run);
+    Some(Forward { planned, pos, embedding, layers, lnf, wte_cast, max, log_sum, loss, count })
+}
+
+impl Forward {
+    fn write(&self, run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
+        let slots = self.planned.write(run, false);
+        release_names(run, has_logits, Name::Logits, Name::Loss);
+        run.w.alloc_in(run.name(Name::NewLoss), Tensor::ScaledLoss, None);
+        run.w.free(slots.of(self.loss)?);
+        let norm_slots = |norm: &Norm| Some([slots.of(norm.xhat)?, slots.of(norm.rstd)?]);
+        let optional = |buf: Option<Buf>| buf.map(|buf| slots.of(buf));
+        let mut saved_layers = Vec::new();
+        for layer in &self.layers {
+            saved_layers.push(SavedLayer {
+                ln1: match &layer.ln1 {
+                    Some(norm) => Some(norm_slots(norm)?),
+                    None => None,
+                },
+                ln1_out: slots.of(layer.ln1_out)?,
+                qkv_weight: optional(layer.qkv_weight).flatten(),
+                attention: layer.attention.saved(&slots)?,
+                att_proj_weight: optional(layer.att_proj_weight).flatten(),
+                attproj_mask: optional(layer.attproj_mask).flatten(),
+                ln2: norm_slots(&layer.ln2)?,
+                ln2_out: slots.of(layer.ln2.out)?,
+                fc_weight: optional(layer.fc_weight).flatten(),
+                fch: slots.of(layer.fch)?,
+                fch_gelu: slots.of(layer.fch_gelu)?,
+                fc_proj_weight: optional(layer.fc_proj_weight).flatten(),
+                fcproj_mask: optional(layer.fcproj_mask).flatten(),
+            });
+        }
+        Some(Saved {
+            pos: slots.of(self.pos)?,
+            embedding: match &self.embedding {
+                Embedded::Parts(parts) => {
+                    let [a, b, c, d] = parts.map(|buf| slots.of(buf));
+                    SavedEmbedding::Parts([a?, b?, c?, d?])
+                }
+                Embedded::Normalized { xhat, rstd, mask } => SavedEmbedding::Normalized {
+                    xhat: slots.of(*xhat)?,
+                    rstd: slots.of(*rstd)?,
+                    mask: optional(*mask).flatten(),
+                },
             },
-            ln1_out: slots.of(layer.ln1_out)?,
-            qkv_weight: optional(layer.qkv_weight).flatten(),
-            attention: layer.attention.saved(&slots)?,
-            att_proj_weight: optional(layer.att_proj_weight).flatten(),
-            attproj_mask: optional(layer.attproj_mask).flatten(),
-            ln2: norm_slots(&layer.ln2)?,
-            ln2_out: slots.of(layer.ln2.out)?,
-            fc_weight: optional(layer.fc_weight).flatten(),
-            fch: slots.of(layer.fch)?,
-            fch_gelu: slots.of(layer.fch_gelu)?,
-            fc_proj_weight: optional(layer.fc_proj_weight).flatten(),
-            fcproj_mask: optional(layer.fcproj_mask).flatten(),
-        });
+            layers: saved_layers,
+            lnf: norm_slots(&self.lnf)?,
+            lnf_out: slots.of(self.lnf.out)?,
+            wte_cast: optional(self.wte_cast).flatten(),
+            logits_max: slots.of(self.max)?,
+            logits_log_sum: slots.of(self.log_sum)?,
+            loss_count: slots.of(self.count)?,
+        })
     }
-    Some(Saved {
-        pos: slots.of(pos)?,
-        embedding: match embedding {
-            Embedded::Parts(parts) => {
-                let [a, b, c, d] = parts.map(|buf| slots.of(buf));
-                SavedEmbedding::Parts([a?, b?, c?, d?])
-            }
-            Embedded::Normalized { xhat, rstd, mask } => SavedEmbedding::Normalized {
-                xhat: slots.of(xhat)?,
-                rstd: slots.of(rstd)?,
-                mask: optional(mask).flatten(),
-            },
-        },
-        layers: saved_layers,
-        lnf: norm_slots(&lnf)?,
-        lnf_out: slots.of(lnf.out)?,
-        wte_cast: optional(wte_cast).flatten(),
-        logits_max: slots.of(max)?,
-        logits_log_sum: slots.of(log_sum)?,
-        loss_count: slots.of(count)?,
-    })
 }
 
 /// `logits, loss = model(X, Y)` lets go of what the names held before.
