@@ -319,7 +319,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
     let used = |tensor: Tensor| is_used(train, tensor);
     let bytes = TensorBytes::new(&dims, used)?;
-    let eval_bytes = TensorBytes::new(&eval_dims, used)?;
+    let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 
     let kept = Name::Count as u64 + 8 * n + config.n_layer() + 1;
     let mut run = Run {
