@@ -9,6 +9,7 @@ pub mod course;
 pub mod edit;
 pub mod fields;
 pub mod format;
+pub mod json;
 pub mod places;
 pub mod presets;
 pub mod session;

@@ -3,7 +3,15 @@
 //! Each closure in a view makes its own copy of the framework's code for it; a hundred of them were a third of the
 //! page's size. Boxed, they share one.
 
-use leptos::prelude::*;
+use leptos::{
+    attr::{Attribute, any_attribute::AnyAttribute},
+    prelude::*,
+    tachys::{
+        hydration::Cursor,
+        renderer::types::{Element, Node},
+        view::{Mountable, Position, PositionState, add_attr::AddAnyAttr},
+    },
+};
 
 /// Words, or an attribute's, that change.
 pub fn words(mut words: impl FnMut() -> String + Send + 'static) -> Box<dyn FnMut() -> Option<String> + Send> {
@@ -21,6 +29,89 @@ pub fn flag(flag: impl FnMut() -> bool + Send + 'static) -> Box<dyn FnMut() -> b
 }
 
 /// A part of a view that is made anew.
-pub fn part<V: IntoView + 'static>(mut part: impl FnMut() -> V + Send + 'static) -> Box<dyn FnMut() -> AnyView + Send> {
-    Box::new(move || part().into_any())
+pub fn part<V: IntoView + 'static>(mut part: impl FnMut() -> V + Send + 'static) -> Box<dyn FnMut() -> Part + Send> {
+    Box::new(move || {
+        let view = part();
+        Part(Box::new(move || Made(Box::new(view.into_view().build()))))
+    })
+}
+
+/// A view that can only be made. What it replaces is taken out instead of being compared, which costs a short list
+/// nothing to speak of and the page no code.
+pub struct Part(Box<dyn FnOnce() -> Made + Send>);
+
+/// What was made.
+pub struct Made(Box<dyn Mountable>);
+
+impl Render for Part {
+    type State = Made;
+
+    fn build(self) -> Made {
+        (self.0)()
+    }
+
+    fn rebuild(self, state: &mut Made) {
+        let mut made = (self.0)();
+        state.0.insert_before_this(&mut *made.0);
+        state.0.unmount();
+        *state = made;
+    }
+}
+
+impl Mountable for Made {
+    fn unmount(&mut self) {
+        self.0.unmount();
+    }
+
+    fn mount(&mut self, parent: &Element, marker: Option<&Node>) {
+        self.0.mount(parent, marker);
+    }
+
+    fn insert_before_this(&self, child: &mut dyn Mountable) -> bool {
+        self.0.insert_before_this(child)
+    }
+
+    fn elements(&self) -> Vec<Element> {
+        self.0.elements()
+    }
+}
+
+impl AddAnyAttr for Part {
+    type Output<SomeNewAttr: Attribute> = Self;
+
+    fn add_any_attr<NewAttr: Attribute>(self, _attr: NewAttr) -> Self {
+        self
+    }
+}
+
+/// The page is drawn in a browser and nowhere else.
+impl RenderHtml for Part {
+    type AsyncOutput = Self;
+    type Owned = Self;
+
+    const MIN_LENGTH: usize = 0;
+
+    fn dry_resolve(&mut self) {}
+
+    async fn resolve(self) -> Self {
+        self
+    }
+
+    fn to_html_with_buf(
+        self,
+        _buf: &mut String,
+        _position: &mut Position,
+        _escape: bool,
+        _mark_branches: bool,
+        _extra_attrs: Vec<AnyAttribute>,
+    ) {
+    }
+
+    fn hydrate<const FROM_SERVER: bool>(self, _cursor: &Cursor, _position: &PositionState) -> Made {
+        self.build()
+    }
+
+    fn into_owned(self) -> Self {
+        self
+    }
 }

@@ -62,7 +62,7 @@ pub fn VerdictView(
                     Some(budget.answer.with(|answer| command::command_line(&answer.0, &options)))
                 } />
                 <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
-                    content=move |()| budget.answer.with(|answer| command::json(&answer.0)) />
+                    content=move |()| budget.answer.with(|answer| command::plan_as_json(&answer.0)) />
             </div>
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.

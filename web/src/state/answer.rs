@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 
 use super::{
     course::{course, failure_column, largest_column},
+    json,
     session::{CONFIG_NAME, Session},
 };
 
@@ -94,7 +95,7 @@ impl Answer {
     /// A number as the run would have it, as a field shows it.
     pub fn number_text(&self, key: &str) -> String {
         match self.resolved.config.get(key) {
-            Some(Json::Number(number)) => number.to_string(),
+            Some(Json::Number(number)) => json::number(number),
             _ => String::new(),
         }
     }

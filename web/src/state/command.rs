@@ -2,7 +2,7 @@
 
 use headroom_shared::{nanogpt::defaults, session::Options};
 
-use super::{answer::Answer, edit::shell_value};
+use super::{answer::Answer, edit::shell_value, json};
 
 /// The command that starts this run with nothing but flags: those keys that are not at nanoGPT's defaults.
 ///
@@ -26,8 +26,8 @@ pub fn command_line(answer: &Answer, options: &Options) -> String {
 }
 
 /// The plan as the command line's `--json` prints it.
-pub fn json(answer: &Answer) -> Option<String> {
-    serde_json::to_string_pretty(&answer.plan()?.document(&answer.resolved.config)).ok()
+pub fn plan_as_json(answer: &Answer) -> Option<String> {
+    serde_json::to_value(answer.plan()?.document(&answer.resolved.config)).ok().map(|value| json::pretty(&value))
 }
 
 #[cfg(test)]
@@ -62,7 +62,8 @@ mod tests {
     #[test]
     fn json_is_the_contracts_document() {
         let answer = Answer::of(&Session { text: "compile = False".into(), ..Session::default() });
-        let json: serde_json::Value = serde_json::from_str(&json(&answer).expect("a plan")).expect("valid JSON");
+        let json: serde_json::Value =
+            serde_json::from_str(&plan_as_json(&answer).expect("a plan")).expect("valid JSON");
         assert_eq!(json["schema"], 1);
         assert_eq!(json["config"]["batch_size"], 12);
     }
