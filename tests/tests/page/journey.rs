@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::{fs, path::PathBuf};
 use thirtyfour::{Key, WindowHandle};
 
+/// As a person calls it on the command line; the page lists its full name.
 const CARD: &str = "RTX 4070";
 
 /// What the command line says of our config with a batch.
@@ -79,9 +80,9 @@ async fn open_in_new_window(page: &Page, link: &str) -> WindowHandle {
 fn a_batch_is_lowered_until_it_fits_and_its_link_opens_to_the_same_numbers() {
     tell("a_batch_is_lowered_until_it_fits", async |page| {
         page.paste("#config", TRAIN_GPT2).await;
-        page.choose_card("H100").await;
+        page.choose_card("H100 80GB HBM3").await;
         page.until("the model fits a large card", "document.querySelector('#verdict').dataset.fits === 'true'").await;
-        page.choose_card(CARD).await;
+        page.choose_card("GeForce RTX 4070").await;
         assert_as_the_command_line_says(page, 12).await;
 
         set_batch_size(page, "64").await;

@@ -54,6 +54,9 @@ async fn boxes(page: &Page) -> BTreeMap<String, [f64; 4]> {
     boxes
 }
 
+/// PyTorch's message stands between the chart and these, and only where a run fails.
+const BELOW_MESSAGE: [&str; 2] = ["#tensors", "#phases"];
+
 #[test]
 fn nothing_jumps_between_fits_and_does_not_fit() {
     tell("nothing_jumps_between_fits_and_does_not_fit", async |page| {
@@ -64,7 +67,10 @@ fn nothing_jumps_between_fits_and_does_not_fit() {
             page.fill("#batch_size", "64").await;
             page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
             let fails = boxes(page).await;
-            let moved: Vec<_> = fits.iter().filter(|(name, at)| fails[*name] != **at).collect();
+            let moved: Vec<_> = fits
+                .iter()
+                .filter(|(name, at)| !BELOW_MESSAGE.contains(&name.as_str()) && fails[*name] != **at)
+                .collect();
             for (name, at) in &moved {
                 println!("{size:?} {name}: {at:?} becomes {:?}", fails[*name]);
             }

@@ -99,7 +99,8 @@ fn a_falsified_number_is_found() {
         message: None,
     };
     assert_eq!(difference(&honest, &honest.clone()), None);
-    let falsifications: [(&str, fn(&mut Numbers)); 7] = [
+    type Falsify = fn(&mut Numbers);
+    let falsifications: [(&str, Falsify); 7] = [
         ("the verdict", |numbers| numbers.verdict = "Fits: 1.03 GiB left".to_owned()),
         ("its detail", |numbers| numbers.detail.clear()),
         ("what is left", |numbers| numbers.headroom_bytes += 1),

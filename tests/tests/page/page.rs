@@ -235,6 +235,7 @@ impl Page {
     }
 
     /// Leaves a picture of a page that failed a test.
+    #[expect(clippy::print_stdout, reason = "a failed test says where its picture is")]
     async fn leave_picture(&self, test: &str) {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.png"));
         if self.browser.driver.screenshot(&path).await.is_ok() {

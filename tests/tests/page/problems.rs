@@ -9,7 +9,7 @@ fn a_line_that_cannot_be_evaluated_is_named_and_the_rest_is_planned() {
         page.paste("#config", config).await;
         page.until(
             "the place is shown",
-            "document.querySelector('#problems .problems__place')?.textContent === '3:14'",
+            "document.querySelector('#problems .problems__place')?.textContent === '3:18'",
         )
         .await;
         let problem = page.text("#problems").await;
@@ -24,7 +24,7 @@ fn a_line_that_cannot_be_evaluated_is_named_and_the_rest_is_planned() {
         let selected =
             "document.getElementById('config').value.slice(0, document.getElementById('config').selectionStart)";
         let before: String = page.value(selected).await;
-        assert_eq!(before, config[..config.find("int(").expect("it is there")], "the text area shows the place");
+        assert_eq!(before, config[..config.find("open(").expect("it is there")], "the text area shows the place");
     });
 }
 
@@ -32,7 +32,7 @@ fn a_line_that_cannot_be_evaluated_is_named_and_the_rest_is_planned() {
 fn hostile_texts_do_not_hang_the_page() {
     const LENGTH: usize = 100_000;
     tell("hostile_texts_do_not_hang_the_page", async |page| {
-        page.choose_card("RTX 4070").await;
+        page.choose_card("GeForce RTX 4070").await;
         page.paste("#config", TRAIN_GPT2).await;
         let numbers = page.numbers().await;
         let brackets = ["(", "[", "{", "-", "not ", "'", "\\", "(1,", "2**", "batch_size=", "\n[", "--a=(", "a\u{301}"];

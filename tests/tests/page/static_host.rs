@@ -83,7 +83,7 @@ fn plain_files_in_a_folder_answer_the_same() {
     let mut served = None;
     tell(test, async |page| {
         page.paste("#config", TRAIN_GPT2).await;
-        page.choose_card("RTX 3060").await;
+        page.choose_card("GeForce RTX 3060 12GB").await;
         page.click("#copy-link").await;
         let link = page.clipboard().await;
         served = Some((link.split_once('#').expect("a fragment").1.to_owned(), page.numbers().await));
