@@ -48,7 +48,7 @@ const READ: &str = "(() => {
             bytes: [...row.querySelectorAll('td')].map((cell) => Number(cell.dataset.bytes)),
         })),
         tensors: all('#tensors [data-bytes]').map((line) => [text(line), Number(line.dataset.bytes)]),
-        message: all('#oom-message').map(text)[0] ?? null,
+        message: document.querySelector('#oom-message')?.textContent.trim() ?? null,
     };
 })()";
 

@@ -151,8 +151,9 @@ impl Page {
         self.value(&format!("document.querySelector({selector:?}).textContent.replace(/\\s+/g, ' ').trim()")).await
     }
 
-    /// Clicks.
+    /// Clicks, after scrolling as a person would: to the middle, where nothing that floats is in the way.
     pub async fn click(&self, selector: &str) {
+        self.script(&format!("document.querySelector({selector:?}).scrollIntoView({{ block: 'center' }})")).await;
         self.find(selector).await.click().await.unwrap_or_else(|error| panic!("{selector}: {error}"));
     }
 
