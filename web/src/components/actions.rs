@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leptos::{prelude::*, task::spawn_local};
 
+use super::dynamic::{flag, some_words};
 use crate::{browser, text};
 
 /// How long the button says that it copied.
@@ -17,7 +18,8 @@ pub fn CopyButton(
     /// What stands on it.
     label: &'static str,
     /// What it copies; `None` disables it.
-    content: impl Fn() -> Option<String> + Copy + Send + Sync + 'static,
+    #[prop(into)]
+    content: Callback<(), Option<String>>,
     /// Whether it is the one most people want.
     #[prop(optional)]
     primary: bool,
@@ -27,19 +29,19 @@ pub fn CopyButton(
 ) -> impl IntoView {
     let said = RwSignal::new(None::<bool>);
     let copy = move |_| {
-        let Some(content) = content() else { return };
+        let Some(content) = content.run(()) else { return };
         spawn_local(async move {
             said.set(Some(browser::copy(content).await));
             set_timeout(move || said.set(None), SAYS_SO_FOR);
         });
     };
-    let word = move || said.get().map(|copied| if copied { text::COPIED } else { text::NOT_COPIED });
+    let word = move || said.get().map(|copied| if copied { text::COPIED } else { text::NOT_COPIED }.to_owned());
     view! {
         <button type="button" id=id data-testid=id class="button" class:button--primary=primary
-            prop:disabled=move || !enabled.get() on:click=copy>
+            prop:disabled=flag(move || !enabled.get()) on:click=copy>
             // The label keeps its room, so that no button moves.
-            <span class:button__hidden=move || said.get().is_some()>{label}</span>
-            <span class="button__said" role="status">{word}</span>
+            <span class:button__hidden=flag(move || said.get().is_some())>{label}</span>
+            <span class="button__said" role="status">{some_words(word)}</span>
         </button>
     }
 }

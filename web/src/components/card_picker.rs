@@ -4,6 +4,7 @@ use headroom_shared::units::GIB;
 use leptos::{html::Input, prelude::*};
 use web_sys::KeyboardEvent;
 
+use super::dynamic::{flag, part, some_words, words};
 use super::field::{TextField, follow};
 use crate::{
     state::{budget::Budget, card, format},
@@ -96,8 +97,8 @@ fn GpuField(budget: Budget) -> impl IntoView {
             <label class="field__label" for="gpu">{text::GPU}</label>
             <input class="input field__input combobox__input" type="text" id="gpu" data-testid="gpu" role="combobox"
                 autocomplete="off" spellcheck="false" aria-controls="gpu-list" aria-autocomplete="list"
-                aria-expanded=move || open.get().to_string() node_ref=input
-                aria-activedescendant=move || open.get().then(|| format!("gpu-{}", active.get()))
+                aria-expanded=words(move || open.get().to_string()) node_ref=input
+                aria-activedescendant=some_words(move || open.get().then(|| format!("gpu-{}", active.get())))
                 on:focus:target=move |event| event.target().select()
                 on:click=move |_| if !open.get_untracked() { show() }
                 on:input:target=move |event| {
@@ -112,12 +113,12 @@ fn GpuField(budget: Budget) -> impl IntoView {
                 }
                 on:keydown=key
                 on:blur=move |_| { keep_typed(); open.set(false); leave(); } />
-            <span class="combobox__memory" title=move || memory.get().map(|(_, exact)| exact)>
-                {move || memory.get().map(|(size, _)| size)}
+            <span class="combobox__memory" title=some_words(move || memory.get().map(|(_, exact)| exact))>
+                {some_words(move || memory.get().map(|(size, _)| size))}
             </span>
             <ul class="combobox__list" id="gpu-list" role="listbox" aria-label=text::GPU
-                class:combobox__list--open=move || open.get()>
-                {move || {
+                class:combobox__list--open=flag(move || open.get())>
+                {part(move || {
                     let choices = choices.get();
                     let none = (open.get() && choices.is_empty()).then(|| view! {
                         <li class="combobox__none" role="option" aria-disabled="true" aria-selected="false">
@@ -126,7 +127,7 @@ fn GpuField(budget: Budget) -> impl IntoView {
                     });
                     let all = choices.into_iter().enumerate().map(|(index, (name, memory))| view! {
                         <li class="combobox__choice" role="option" id=format!("gpu-{index}")
-                            aria-selected=move || (active.get() == index).to_string()
+                            aria-selected=words(move || (active.get() == index).to_string())
                             // Before the blur that a click would cause.
                             on:pointerdown=move |event| { event.prevent_default(); choose(name); }>
                             <span>{name}</span>
@@ -134,7 +135,7 @@ fn GpuField(budget: Budget) -> impl IntoView {
                         </li>
                     }).collect_view();
                     view! { {all} {none} }
-                }}
+                })}
             </ul>
         </div>
     }

@@ -6,6 +6,7 @@ use headroom_shared::{gpt::tensors::Category, memory::timeline::Span};
 use leptos::{html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
+use super::dynamic::{flag, part, some_words, words};
 use super::verdict::Mark;
 use crate::{
     state::{
@@ -37,9 +38,10 @@ pub fn ChartView(
     /// The page.
     budget: Budget,
 ) -> impl IntoView {
+    let stale = budget.is_stale();
     let chart = budget.ask(|answer| answer.drawn().map(Chart::of));
     view! {
-        <section class="chart" class:stale=budget.is_stale() aria-labelledby="chart-title">
+        <section class="chart" class:stale=flag(move || stale.get()) aria-labelledby="chart-title">
             <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
             <div class="chart__frame">
                 <Levels chart />
@@ -55,12 +57,12 @@ type Shown = Memo<Option<Chart>>;
 
 #[component]
 fn Levels(chart: Shown) -> impl IntoView {
-    let levels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone())));
+    let levels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.levels.clone()));
     view! {
         <div class="chart__levels" aria-hidden="true">
-            {move || levels.get().map(|levels| levels.into_iter().map(|(y, gib)| view! {
+            {part(move || levels().map(|levels| levels.into_iter().map(|(y, gib)| view! {
                 <span class="chart__level" style:top=percent(y)>{gib}</span>
-            }).collect_view())}
+            }).collect_view()))}
         </div>
     }
 }
@@ -105,8 +107,8 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
     view! {
         <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot
             aria-label=text::CHART aria-description=text::CHART_HELP aria-valuemin="0"
-            aria-valuemax=move || n_columns().saturating_sub(1).to_string()
-            aria-valuenow=move || column.get().unwrap_or(0).to_string() aria-valuetext=moment
+            aria-valuemax=words(move || n_columns().saturating_sub(1).to_string())
+            aria-valuenow=words(move || column.get().unwrap_or(0).to_string()) aria-valuetext=words(move || moment.get())
             on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
             <Drawing chart />
             <Words budget chart />
@@ -114,9 +116,9 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
                 <p class="chart__none"><span>{text::STALE}</span></p>
             </Show>
             <Show when=move || chart.with(Option::is_some)>
-                <div class="chart__cursor" class:chart__cursor--quiet=at_failure style:left=cursor>
-                    <span class="chart__moment" class:chart__moment--left=is_right>
-                        {moment}
+                <div class="chart__cursor" class:chart__cursor--quiet=flag(at_failure) style:left=cursor>
+                    <span class="chart__moment" class:chart__moment--left=flag(is_right)>
+                        {words(move || moment.get())}
                     </span>
                 </div>
             </Show>
@@ -162,33 +164,32 @@ fn Drawing(chart: Shown) -> impl IntoView {
     };
     let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
     let y = |share: f64| format!("{:.1}", share * HEIGHT as f64);
-    let capacity = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y))));
-    let levels = Memo::new(move |_| {
-        chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()))
-    });
-    let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
+    let capacity = move || chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y)));
+    let levels =
+        move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
+    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x));
     view! {
-        <svg class="chart__drawing" viewBox=view_box preserveAspectRatio="none" aria-hidden="true">
+        <svg class="chart__drawing" viewBox=words(view_box) preserveAspectRatio="none" aria-hidden="true">
             <g class="chart__grid">
-                {move || levels.get().map(|levels| levels.into_iter().map(|y| view! {
+                {part(move || levels().map(|levels| levels.into_iter().map(|y| view! {
                     <line x1="0" x2="10000" y1=y.clone() y2=y />
-                }).collect_view())}
+                }).collect_view()))}
             </g>
             <g class="chart__bands">
                 {(0..N_BANDS).map(|band| view! {
-                    <path class=format!("band-{band}") d=move || path(band) />
+                    <path class=format!("band-{band}") d=some_words(move || path(band)) />
                 }).collect_view()}
             </g>
-            <path class="chart__reserved" d=move || chart.with(|chart| chart.as_ref().map(|chart| chart.reserved.clone())) />
-            {move || failure.get().map(|x| {
+            <path class="chart__reserved" d=some_words(move || chart.with(|chart| chart.as_ref().map(|chart| chart.reserved.clone()))) />
+            {part(move || failure().map(|x| {
                 let start = x * n_columns();
                 view! {
                     <rect class="chart__beyond" x=format!("{start:.1}") y="0"
                         width=format!("{:.1}", n_columns() - start) height=HEIGHT.to_string() />
                     <line class="chart__failure" x1=format!("{start:.1}") x2=format!("{start:.1}") y1="0" y2=HEIGHT.to_string() />
                 }
-            })}
-            <line class="chart__capacity" x1="0" x2="10000" y1=capacity y2=capacity />
+            }))}
+            <line class="chart__capacity" x1="0" x2="10000" y1=some_words(capacity) y2=some_words(capacity) />
         </svg>
     }
 }
@@ -198,46 +199,44 @@ fn Drawing(chart: Shown) -> impl IntoView {
 fn Words(budget: Budget, chart: Shown) -> impl IntoView {
     let card = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
     let card = move || card.get();
-    let labels = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone())));
-    let failure = Memo::new(move |_| chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x)));
+    let labels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone()));
+    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x));
     let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "0".to_owned(), |c| percent(c.capacity_y)));
     view! {
         <div class="chart__words" aria-hidden="true">
-            {move || labels.get().map(|labels| labels.into_iter().map(|label| view! {
+            {part(move || labels().map(|labels| labels.into_iter().map(|label| view! {
                 <span class="chart__label"
                     style:left=percent(label.x) style:top=percent(label.y)>{band_name(label.band)}</span>
-            }).collect_view())}
-            <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {card}</span>
-            {move || failure.get().map(|x| view! {
+            }).collect_view()))}
+            <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {some_words(card)}</span>
+            {part(move || failure().map(|x| view! {
                 <span class="chart__fails" class:chart__fails--left={x > 0.6} style:left=percent(x)>
                     <strong>"✕ "{text::FAILS_HERE}</strong>
                     <span class="chart__unreached">{text::NOT_REACHED}</span>
                 </span>
-            })}
+            }))}
         </div>
     }
 }
 
 #[component]
 fn Axis(chart: Shown) -> impl IntoView {
-    let phases = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.phases.clone())));
-    let stretches = Memo::new(move |_| chart.with(|chart| chart.as_ref().map(|chart| chart.stretches.clone())));
-    let row = |ticks: Memo<Option<Vec<Tick>>>| {
-        move || {
-            ticks.get().map(|ticks| {
-                ticks.into_iter().map(|tick| view! {
-            <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
-                <span>{tick.label}</span>
-            </span>
-        }).collect_view()
-            })
-        }
+    let row = |ticks: fn(&Chart) -> &[Tick]| {
+        part(move || chart.with(|chart| chart.as_ref().map(|chart| ticks(chart).iter().map(tick).collect::<Vec<_>>())))
     };
     view! {
         <div class="chart__axis" aria-hidden="true">
-            <div class="chart__ticks">{row(phases)}</div>
-            <div class="chart__ticks chart__ticks--stretches">{row(stretches)}</div>
+            <div class="chart__ticks">{row(|chart| &chart.phases)}</div>
+            <div class="chart__ticks chart__ticks--stretches">{row(|chart| &chart.stretches)}</div>
         </div>
+    }
+}
+
+fn tick(tick: &Tick) -> impl IntoView + use<> {
+    view! {
+        <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
+            <span>{tick.label}</span>
+        </span>
     }
 }
 
@@ -248,7 +247,7 @@ fn Legend(budget: Budget) -> impl IntoView {
         <div class="legend">
             <ul class="legend__bands">
                 {(2..N_BANDS).chain(0..2).map(|band| view! {
-                    <li class="legend__band" class:legend__band--off=move || band == 0 && !others.get()>
+                    <li class="legend__band" class:legend__band--off=flag(move || band == 0 && !others.get())>
                         <svg class="legend__colour" viewBox="0 0 1 1" aria-hidden="true">
                             <rect class=format!("band-{band}") width="1" height="1" />
                         </svg>

@@ -5,6 +5,7 @@ use leptos::{prelude::*, task::spawn_local};
 use web_sys::{DragEvent, File};
 
 use super::actions::CopyButton;
+use super::dynamic::{flag, words};
 use crate::{
     browser,
     state::{budget::Budget, presets::RUNS},
@@ -37,7 +38,7 @@ pub fn ConfigInput(
         open(event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0)));
     };
     view! {
-        <div class="config" class:config--dragging=move || dragging.get()
+        <div class="config" class:config--dragging=flag(move || dragging.get())
             on:dragover=over on:dragleave=move |_| dragging.set(false) on:drop=dropped>
             <div class="config__head">
                 <label class="config__label" for="config">{text::CONFIG}</label>
@@ -46,7 +47,7 @@ pub fn ConfigInput(
             <div class="config__body">
                 <textarea class="input config__text" id="config" data-testid="config" rows="7" spellcheck="false"
                     autocomplete="off" autocapitalize="off" wrap="off" placeholder=text::CONFIG_PLACEHOLDER
-                    prop:value=move || budget.session.with(|session| session.text.clone())
+                    prop:value=words(move || budget.session.with(|session| session.text.clone()))
                     on:input:target=move |event| {
                         let text = event.target().value();
                         budget.session.update(|session| session.set_text(text));
@@ -61,7 +62,7 @@ pub fn ConfigInput(
                         <span>{text::OPEN_FILE}</span>
                     </label>
                     <CopyButton id="copy-config" label=text::COPY_CONFIG
-                        content=move || Some(budget.session.with(|session| session.text.clone())) />
+                        content=move |()| Some(budget.session.with(|session| session.text.clone())) />
                 </div>
                 <p class="config__drop" aria-hidden="true">{text::DROP_HERE}</p>
             </div>
@@ -76,17 +77,17 @@ fn StartFrom(budget: Budget) -> impl IntoView {
         Memo::new(move |_| budget.session.with(|session| RUNS.iter().position(|run| run.text == session.text)));
     view! {
         <select class="input config__start" id="start-from" data-testid="start-from" aria-label=text::START_FROM
-            prop:value=move || chosen.get().map_or_else(String::new, |index| index.to_string())
+            prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
             on:change:target=move |event| {
                 if let Ok(index) = event.target().value().parse::<usize>() {
                     budget.session.update(|session| session.set_text(RUNS[index].text.to_owned()));
                 }
             }>
-            <option value="" disabled=true selected=move || chosen.get().is_none()>
+            <option value="" disabled=true selected=flag(move || chosen.get().is_none())>
                 {text::START_FROM}" "{text::START_FROM_CHOOSE}
             </option>
             {RUNS.iter().enumerate().map(|(index, run)| view! {
-                <option value=index.to_string() selected=move || chosen.get() == Some(index)>{run.label}</option>
+                <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{run.label}</option>
             }).collect_view()}
         </select>
     }

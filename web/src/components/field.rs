@@ -2,6 +2,7 @@
 
 use leptos::{html::Input, prelude::*};
 
+use super::dynamic::{flag, words};
 use crate::browser;
 
 /// Keeps an input's text equal to `value`, except while someone types in it; gives what to call when it is left.
@@ -38,7 +39,8 @@ pub fn TextField(
     #[prop(into, default = Signal::stored(String::new()))]
     placeholder: Signal<String>,
     /// Called with each edit.
-    on_input: impl Fn(String) + 'static,
+    #[prop(into)]
+    on_input: Callback<String>,
 ) -> impl IntoView {
     let input = NodeRef::<Input>::new();
     let leave = follow(input, value);
@@ -46,8 +48,8 @@ pub fn TextField(
         <div class="field" title=hint>
             <label class="field__label" for=id>{label}</label>
             <input class="input field__input" type="text" inputmode="decimal" autocomplete="off" spellcheck="false"
-                id=id data-testid=id node_ref=input placeholder=placeholder
-                on:input:target=move |event| on_input(event.target().value())
+                id=id data-testid=id node_ref=input placeholder=words(move || placeholder.get())
+                on:input:target=move |event| on_input.run(event.target().value())
                 on:blur=move |_| leave() />
         </div>
     }
@@ -69,20 +71,21 @@ pub fn Choice(
     #[prop(into)]
     chosen: Signal<Option<usize>>,
     /// Called with the one that a person chooses.
-    on_choose: impl Fn(usize) + 'static,
+    #[prop(into)]
+    on_choose: Callback<usize>,
 ) -> impl IntoView {
     view! {
         <div class="field" title=hint>
             <label class="field__label" for=id>{label}</label>
             <select class="input field__input" id=id data-testid=id
-                prop:value=move || chosen.get().map_or_else(String::new, |index| index.to_string())
+                prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
                 on:change:target=move |event| {
                     if let Ok(index) = event.target().value().parse() {
-                        on_choose(index);
+                        on_choose.run(index);
                     }
                 }>
                 {choices.iter().enumerate().map(|(index, choice)| view! {
-                    <option value=index.to_string() selected=move || chosen.get() == Some(index)>{*choice}</option>
+                    <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{*choice}</option>
                 }).collect_view()}
             </select>
         </div>
@@ -106,12 +109,13 @@ pub fn Toggle(
     #[prop(into, default = Signal::stored(true))]
     enabled: Signal<bool>,
     /// Called with the new state.
-    on_change: impl Fn(bool) + 'static,
+    #[prop(into)]
+    on_change: Callback<bool>,
 ) -> impl IntoView {
     view! {
         <label class="toggle" title=hint>
-            <input type="checkbox" id=id data-testid=id prop:checked=on prop:disabled=move || !enabled.get()
-                on:change:target=move |event| on_change(event.target().checked()) />
+            <input type="checkbox" id=id data-testid=id prop:checked=flag(move || on.get()) prop:disabled=flag(move || !enabled.get())
+                on:change:target=move |event| on_change.run(event.target().checked()) />
             <span>{label}</span>
         </label>
     }

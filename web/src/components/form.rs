@@ -3,6 +3,7 @@
 use headroom_shared::nanogpt::{Value, defaults};
 use leptos::{html::Input, prelude::*};
 
+use super::dynamic::{flag, words};
 use super::field::{Choice, Toggle, follow};
 use crate::{
     state::{
@@ -35,7 +36,7 @@ pub fn RunForm(
             {NUMBERS.into_iter().map(|number| view! { <NumberField budget number /> }).collect_view()}
             <div class="form__row form__row--switches">
                 <Choice id="dtype" label=text::DTYPE choices=&DTYPES chosen=dtype hint=hint("dtype")
-                    on_choose=move |index| {
+                    on_choose=move |index: usize| {
                         let dtype = Value::Str(DTYPES[index].to_owned());
                         budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
                     } />
@@ -68,17 +69,17 @@ fn Models(budget: Budget) -> impl IntoView {
         <div class="field">
             <label class="field__label" for="model">{text::MODEL}</label>
             <select class="input field__input" id="model" data-testid="model"
-                prop:value=move || chosen.get().map_or_else(String::new, |index| index.to_string())
+                prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
                 on:change:target=move |event| {
                     if let Ok(index) = event.target().value().parse() {
                         choose(index);
                     }
                 }>
-                <option value="" disabled=true selected=move || chosen.get().is_none()>
-                    {move || if loaded.get() { text::MODEL_LOADED } else { text::MODEL_OTHER }}
+                <option value="" disabled=true selected=flag(move || chosen.get().is_none())>
+                    {words(move || if loaded.get() { text::MODEL_LOADED } else { text::MODEL_OTHER }.to_owned())}
                 </option>
                 {MODELS.iter().enumerate().map(|(index, model)| view! {
-                    <option value=index.to_string() selected=move || chosen.get() == Some(index)>{model.label}</option>
+                    <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{model.label}</option>
                 }).collect_view()}
             </select>
         </div>
@@ -121,11 +122,11 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
             <label class="number__label" for=key>{key.replace('_', "_\u{200b}")}</label>
             <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
                 aria-label=format!("{key}, {}", text::SLIDER)
-                min=min step=step max=move || value.get().max(max)
-                prop:value=move || shown.get() prop:disabled=move || !enabled.get()
+                min=min.to_string() step=step.to_string() max=words(move || value.get().max(max).to_string())
+                prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| slide(event.target().value()) />
             <input class="input number__field" type="number" inputmode="decimal" id=key data-testid=key
-                min=min step="any" node_ref=field prop:disabled=move || !enabled.get()
+                min=min.to_string() step="any" node_ref=field prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| set(&event.target().value())
                 on:blur=move |_| leave() />
         </div>

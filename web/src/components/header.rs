@@ -2,6 +2,7 @@
 
 use leptos::prelude::*;
 
+use super::dynamic::flag;
 use crate::{browser, text};
 
 /// What the theme switch sets, in the order of its buttons.
@@ -39,7 +40,7 @@ pub fn Header() -> impl IntoView {
                             type="radio"
                             name="theme"
                             class="visually-hidden"
-                            prop:checked=move || chosen.get() == index
+                            prop:checked=flag(move || chosen.get() == index)
                             on:change=move |_| choose(index)
                         />
                         <span>{text::THEMES[index]}</span>

@@ -8,6 +8,7 @@ use headroom_shared::{
 };
 use leptos::prelude::*;
 
+use super::dynamic::part;
 use super::field::{Choice, TextField, Toggle};
 use crate::{
     state::{answer::Answer, budget::Budget, format},
@@ -29,7 +30,7 @@ pub fn More(
         <details class="more" id="more">
             <summary class="more__summary">
                 {text::MORE}
-                {move || (changed.get() > 0).then(|| view! { <span class="more__count">{changed.get()}</span> })}
+                {part(move || (changed.get() > 0).then(|| view! { <span class="more__count">{changed.get().to_string()}</span> }))}
             </summary>
             <div class="more__fields">
                 <Training budget />
@@ -64,6 +65,8 @@ fn option<T: PartialEq + Send + Sync + 'static>(
     budget: Budget,
     read: impl Fn(&Options) -> T + Send + Sync + 'static,
 ) -> Memo<T> {
+    // Boxed, as are the answers' questions: one copy of the framework's code a type.
+    let read: Box<dyn Fn(&Options) -> T + Send + Sync> = Box::new(read);
     Memo::new(move |_| budget.session.with(|session| read(&session.options)))
 }
 
@@ -81,14 +84,14 @@ fn Training(budget: Budget) -> impl IntoView {
     view! {
         <Choice id="attention" label=text::ATTENTION hint=text::ATTENTION_HINT choices=&text::ATTENTIONS
             chosen=option(budget, |o| position(&ATTENTIONS, &o.attention))
-            on_choose=move |index| change(budget, |o| o.attention = ATTENTIONS[index]) />
+            on_choose=move |index: usize| change(budget, |o| o.attention = ATTENTIONS[index]) />
         <Choice id="optimizer" label=text::OPTIMIZER hint=text::OPTIMIZER_HINT choices=&text::OPTIMIZERS
             chosen=option(budget, |o| position(&OPTIMIZERS, &o.optimizer))
-            on_choose=move |index| change(budget, |o| o.optimizer = OPTIMIZERS[index]) />
+            on_choose=move |index: usize| change(budget, |o| o.optimizer = OPTIMIZERS[index]) />
         <Choice id="cross_entropy" label=text::CROSS_ENTROPY hint=text::CROSS_ENTROPY_HINT
             choices=&text::CROSS_ENTROPIES
             chosen=option(budget, |o| position(&CROSS_ENTROPIES, &o.cross_entropy))
-            on_choose=move |index| change(budget, |o| o.cross_entropy = CROSS_ENTROPIES[index]) />
+            on_choose=move |index: usize| change(budget, |o| o.cross_entropy = CROSS_ENTROPIES[index]) />
         <CountKey budget key="eval_iters" />
         <CountKey budget key="eval_interval" />
     }
@@ -125,15 +128,15 @@ fn Surroundings(budget: Budget) -> impl IntoView {
             on_change=move |on| change(budget, |o| o.expandable_segments = on) />
         <TextField id="world_size" label=text::PROCESSES hint=text::PROCESSES_HINT
             value=option(budget, |o| o.world_size.to_string())
-            on_input=move |typed| {
+            on_input=move |typed: String| {
                 if let Ok(n) = typed.trim().parse() {
                     change(budget, |o| o.world_size = n);
                 }
             } />
         <TextField id="torch" label=text::TORCH hint=text::TORCH_HINT value=option(budget, |o| o.torch.clone())
-            on_input=move |typed| change(budget, |o| typed.trim().clone_into(&mut o.torch)) />
+            on_input=move |typed: String| change(budget, |o| typed.trim().clone_into(&mut o.torch)) />
         <TextField id="context" label=text::CONTEXT hint=text::CONTEXT_HINT value=context placeholder=estimate
-            on_input=move |typed| {
+            on_input=move |typed: String| {
                 let mib = typed.trim().parse::<u64>().ok();
                 change(budget, |o| o.context_bytes = mib.and_then(|mib| mib.checked_mul(MIB)));
             } />
@@ -152,7 +155,7 @@ fn CountKey(budget: Budget, key: &'static str) -> impl IntoView {
     });
     view! {
         <TextField id=key label=key hint value placeholder
-            on_input=move |typed| {
+            on_input=move |typed: String| {
                 if let Ok(n) = typed.trim().parse() {
                     budget.session.update(|session| session.set_keys(&[(key, Value::Int(n))]));
                 }

@@ -2,6 +2,7 @@
 
 use leptos::prelude::*;
 
+use super::dynamic::part;
 use crate::text;
 
 /// The notice.
@@ -10,7 +11,7 @@ pub fn Notice(
     /// The sentence, where there is one.
     notice: RwSignal<Option<String>>,
 ) -> impl IntoView {
-    move || {
+    part(move || {
         notice.get().map(|sentence| {
             view! {
                 <div class="notice" role="status" id="notice">
@@ -19,5 +20,5 @@ pub fn Notice(
                 </div>
             }
         })
-    }
+    })
 }

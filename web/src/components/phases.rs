@@ -3,6 +3,7 @@
 use headroom_shared::{memory::program::Phase, plan::basis::Certainty};
 use leptos::prelude::*;
 
+use super::dynamic::{flag, part, words};
 use super::verdict::Mark;
 use crate::{
     state::{answer::Answer, budget::Budget, format},
@@ -41,17 +42,20 @@ pub fn PhaseTable(
     /// The page.
     budget: Budget,
 ) -> impl IntoView {
+    let stale = budget.is_stale();
     let table = budget.ask(table);
     let title = move || match table.with(|table| table.as_ref().is_none_or(|table| table.fits)) {
         true => text::PHASES,
         false => text::PHASES_WOULD_NEED,
     };
     let mark = move |index: usize| {
-        move || table.with(|table| table.as_ref().map(|table| view! { <Mark certainty=table.certainty[index] /> }))
+        part(move || {
+            table.with(|table| table.as_ref().map(|table| view! { <Mark certainty=table.certainty[index] /> }))
+        })
     };
     view! {
-        <section class="phases" class:stale=budget.is_stale() aria-labelledby="phases-title">
-            <h2 class="panel-title" id="phases-title">{title}</h2>
+        <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title">
+            <h2 class="panel-title" id="phases-title">{words(move || title().to_owned())}</h2>
             <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
                 <table class="phases__table" id="phases" data-testid="phases">
                     <thead>
@@ -63,7 +67,7 @@ pub fn PhaseTable(
                         </tr>
                     </thead>
                     <tbody>
-                        {move || table.get().map(|table| table.rows.into_iter().map(row).collect_view())}
+                        {part(move || table.get().map(|table| table.rows.into_iter().map(row).collect::<Vec<_>>()))}
                     </tbody>
                 </table>
             </div>

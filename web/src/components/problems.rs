@@ -5,6 +5,7 @@ use leptos::{html::Ul, prelude::*};
 use wasm_bindgen::JsCast;
 use web_sys::HtmlTextAreaElement;
 
+use super::dynamic::{part, words};
 use crate::{
     browser,
     state::{answer::Answer, budget::Budget, places},
@@ -40,9 +41,10 @@ fn lines(answer: &Answer) -> Vec<Line> {
         message: finding.message.clone(),
         hint: None,
     });
-    let mut lines: Vec<Line> = problems.chain(findings).collect();
-    lines.sort_by(|a, b| b.severity.cmp(&a.severity));
-    lines
+    let lines: Vec<Line> = problems.chain(findings).collect();
+    // The worst first, else in the order of the text.
+    let of = |severity: Severity| lines.iter().filter(move |line| line.severity == severity).cloned();
+    of(Severity::Error).chain(of(Severity::Warning)).chain(of(Severity::Note)).collect()
 }
 
 /// The list; where there is nothing to say it tells what the text was taken for.
@@ -62,14 +64,13 @@ pub fn Problems(
     view! {
         <ul class="problems" id="problems" data-testid="problems" node_ref=list tabindex="0"
             aria-label=text::PROBLEMS>
-            {move || shown.get().into_iter().map(|line| view! { <Problem budget line /> }).collect_view()}
-            <li class="problems__read">{move || read_as.get()}</li>
+            {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
+            <li class="problems__read">{words(move || read_as.get())}</li>
         </ul>
     }
 }
 
-#[component]
-fn Problem(budget: Budget, line: Line) -> impl IntoView {
+fn problem(budget: Budget, line: Line) -> impl IntoView {
     let Line { severity, place, key, message, hint } = line;
     let (class, word) = match severity {
         Severity::Error => ("problems__line problems__line--error", text::SEVERITIES[2]),

@@ -3,6 +3,7 @@
 use headroom_shared::gpt::tensors::Category;
 use leptos::prelude::*;
 
+use super::dynamic::{flag, part, some_words, words};
 use crate::{
     state::{
         budget::Budget,
@@ -19,6 +20,7 @@ pub fn TensorList(
     /// The page.
     budget: Budget,
 ) -> impl IntoView {
+    let stale = budget.is_stale();
     let column = budget.shown_column();
     let follows = Memo::new(move |_| budget.pointed.get().is_none() && budget.pinned.get().is_none());
     let shown = Memo::new(move |_| {
@@ -63,16 +65,16 @@ pub fn TensorList(
         })
     };
     view! {
-        <section class="tensors" class:stale=budget.is_stale() aria-labelledby="tensors-title">
+        <section class="tensors" class:stale=flag(move || stale.get()) aria-labelledby="tensors-title">
             <h2 class="panel-title">
-                <span id="tensors-title">{title}</span>
-                <span class="tensors__total" title=move || total().map(format::exact_bytes)>
-                    {move || total().map(format::size)}
+                <span id="tensors-title">{words(title)}</span>
+                <span class="tensors__total" title=some_words(move || total().map(format::exact_bytes))>
+                    {some_words(move || total().map(format::size))}
                 </span>
-                {back}
+                {part(back)}
             </h2>
             <ol class="tensors__list" id="tensors" data-testid="tensors" tabindex="0" aria-labelledby="tensors-title">
-                {list}
+                {part(list)}
             </ol>
         </section>
     }

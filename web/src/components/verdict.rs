@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leptos::prelude::*;
 
+use super::dynamic::{part, some_words, words};
 use crate::{
     browser,
     components::actions::CopyButton,
@@ -32,40 +33,40 @@ pub fn VerdictView(
         None => obstacle.get().unwrap_or_else(|| text::NO_PLAN_DETAIL.to_owned()),
     };
     let outcome = move || match verdict.with(|verdict| verdict.as_ref().map(|verdict| verdict.outcome)) {
-        Some(Outcome::Fits) => "fits",
-        Some(Outcome::Narrow) => "narrow",
-        Some(Outcome::Fails) => "fails",
-        None => "none",
+        Some(Outcome::Fits) => "fits".to_owned(),
+        Some(Outcome::Narrow) => "narrow".to_owned(),
+        Some(Outcome::Fails) => "fails".to_owned(),
+        None => "none".to_owned(),
     };
     let fits = move || verdict.with(|v| v.as_ref().map(|v| (v.outcome != Outcome::Fails).to_string()));
     let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
     let announced = announced(headline);
     view! {
-        <div class="verdict" data-outcome=outcome>
+        <div class="verdict" data-outcome=words(outcome)>
             <div class="verdict__words">
-                <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=fits
-                    data-headroom-bytes=headroom>
+                <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=some_words(fits)
+                    data-headroom-bytes=some_words(headroom)>
                     <span class="verdict__sign" aria-hidden="true"></span>
-                    <span>{headline}</span>
+                    <span>{words(headline)}</span>
                 </h1>
-                <p class="verdict__detail" id="verdict-detail" title=detail>{detail}</p>
-                <p class="visually-hidden" role="status">{move || announced.get()}</p>
+                <p class="verdict__detail" id="verdict-detail" title=words(detail)>{words(detail)}</p>
+                <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
             </div>
             <Figures budget />
             <div class="verdict__actions">
                 <CopyButton id="copy-link" label=text::COPY_LINK primary=true
-                    content=move || Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
-                <CopyButton id="copy-command" label=text::COPY_COMMAND content=move || {
+                    content=move |()| Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
+                <CopyButton id="copy-command" label=text::COPY_COMMAND content=move |()| {
                     let options = budget.session.with(|session| session.options.clone());
                     Some(budget.answer.with(|answer| command::command_line(&answer.0, &options)))
                 } />
                 <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
-                    content=move || budget.answer.with(|answer| command::json(&answer.0)) />
+                    content=move |()| budget.answer.with(|answer| command::json(&answer.0)) />
             </div>
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.
-        <p class="verdict-bar" data-outcome=outcome aria-hidden="true">{headline}</p>
+        <p class="verdict-bar" data-outcome=words(outcome) aria-hidden="true">{words(headline)}</p>
     }
 }
 
@@ -92,9 +93,9 @@ fn Figures(budget: Budget) -> impl IntoView {
             {(0..5).map(|index| {
                 let shown = Memo::new(move |_| figure(index));
                 view! {
-                    <div class="figures__figure" title=move || shown.get().map(|figure| figure.title)>
-                        <dt>{move || shown.get().map_or(text::FIGURES[index], |figure| figure.label)}</dt>
-                        <dd>{move || shown.get().map_or_else(|| view! { "–" }.into_any(), |figure| value(figure).into_any())}</dd>
+                    <div class="figures__figure" title=some_words(move || shown.get().map(|figure| figure.title))>
+                        <dt>{words(move || shown.get().map_or(text::FIGURES[index], |figure| figure.label).to_owned())}</dt>
+                        <dd>{part(move || shown.get().map_or_else(|| "–".into_any(), |figure| value(figure).into_any()))}</dd>
                     </div>
                 }
             }).collect_view()}

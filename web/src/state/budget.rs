@@ -46,6 +46,14 @@ impl Budget {
         self,
         question: impl Fn(&Answer) -> T + Send + Sync + 'static,
     ) -> Memo<T> {
+        self.ask_boxed(Box::new(question))
+    }
+
+    /// One copy of the framework's code a type, not one a question.
+    fn ask_boxed<T: PartialEq + Send + Sync + 'static>(
+        self,
+        question: Box<dyn Fn(&Answer) -> T + Send + Sync>,
+    ) -> Memo<T> {
         Memo::new(move |_| self.answer.with(|answer| question(&answer.0)))
     }
 

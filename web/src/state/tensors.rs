@@ -78,10 +78,16 @@ fn lines(tensors: Vec<LiveTensor>) -> Live {
             }),
         }
     }
-    groups.sort_by(|a, b| b.bytes.cmp(&a.bytes));
-    let rest = groups.split_off(groups.len().min(LINES_MAX));
+    let mut lines = Vec::new();
+    while lines.len() < LINES_MAX {
+        // Few are picked from few: no need for a sort.
+        let largest = (0..groups.len()).rev().max_by_key(|index| groups[*index].bytes);
+        let Some(largest) = largest else { break };
+        lines.push(line(groups.remove(largest)));
+    }
+    let rest = groups;
     Live {
-        lines: groups.into_iter().map(line).collect(),
+        lines,
         n_more: rest.iter().map(|group| group.n_tensors).sum(),
         more_bytes: rest.iter().map(|group| group.bytes).sum(),
         total_bytes,
