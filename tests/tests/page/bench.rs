@@ -2,7 +2,7 @@
 
 use crate::page::{Page, tell};
 
-const RUNS: u32 = 300;
+const RUNS: u32 = 100;
 
 /// Mean milliseconds, after as many runs that are not counted as a browser takes to compile what is hot.
 async fn mean_millis(page: &Page, hook: &str) -> f64 {

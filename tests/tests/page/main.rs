@@ -42,3 +42,17 @@ log_interval = 10
 
 weight_decay = 1e-1
 ";
+
+/// The look at the console that ends every test can fail: an error and a refused request are both in it.
+#[test]
+fn what_a_page_does_wrong_is_noticed() {
+    page::tell("what_a_page_does_wrong_is_noticed", async |page| {
+        page.assert_quiet().await;
+        page.script("console.error('a line of ours')").await;
+        page.promise("fetch('http://127.0.0.2:1/').catch(() => 0)").await;
+        let console = page.browser.console().await;
+        assert!(console.iter().any(|line| line.contains("a line of ours")), "{console:?}");
+        assert!(console.iter().any(|line| line.contains("Content Security Policy")), "{console:?}");
+        page.open("").await;
+    });
+}
