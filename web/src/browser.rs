@@ -30,8 +30,8 @@ pub fn address_with(fragment: &str) -> String {
 }
 
 /// Calls back whenever another link is opened in this window.
-pub fn on_fragment_change(mut callback: impl FnMut() + 'static) {
-    let closure = Closure::<dyn FnMut()>::new(move || callback());
+pub fn on_fragment_change(callback: impl FnMut() + 'static) {
+    let closure = Closure::<dyn FnMut()>::new(callback);
     if window().add_event_listener_with_callback("hashchange", closure.as_ref().unchecked_ref()).is_ok() {
         // The listener lives as long as the page.
         closure.forget();

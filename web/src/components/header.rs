@@ -19,7 +19,7 @@ pub fn Header() -> impl IntoView {
     };
     view! {
         <header class="header">
-            <a class="header__skip" href="#answer" on:click=skip>{text::SKIP_TO_ANSWER}</a>
+            <a class="header__skip" href="#answer" on:click=|event| skip(&event)>{text::SKIP_TO_ANSWER}</a>
             <p class="header__name">
                 <svg class="header__sign" viewBox="0 0 20 20" aria-hidden="true">
                     <path d="M2 4h16" />
@@ -52,7 +52,7 @@ pub fn Header() -> impl IntoView {
 }
 
 /// Moves the focus without touching the fragment, which holds the session.
-fn skip(event: leptos::ev::MouseEvent) {
+fn skip(event: &leptos::ev::MouseEvent) {
     use wasm_bindgen::JsCast;
     event.prevent_default();
     let answer = document().get_element_by_id("answer");

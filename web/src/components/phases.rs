@@ -67,7 +67,7 @@ pub fn PhaseTable(
                         </tr>
                     </thead>
                     <tbody>
-                        {part(move || table.get().map(|table| table.rows.into_iter().map(row).collect::<Vec<_>>()))}
+                        {part(move || table.get().map(|table| table.rows.iter().map(row).collect::<Vec<_>>()))}
                     </tbody>
                 </table>
             </div>
@@ -75,7 +75,7 @@ pub fn PhaseTable(
     }
 }
 
-fn row(row: Row) -> impl IntoView {
+fn row(row: &Row) -> impl IntoView + use<> {
     let badge = if row.fails {
         Some(view! { <span class="phases__badge phases__badge--fails">{text::FAILS}</span> })
     } else if row.is_peak {

@@ -56,7 +56,7 @@ pub fn VerdictView(
             <Figures budget />
             <div class="verdict__actions">
                 <CopyButton id="copy-link" label=text::COPY_LINK primary=true
-                    content=move |()| Some(browser::address_with(&budget.session.with(|s| s.fragment()))) />
+                    content=move |()| Some(browser::address_with(&budget.session.with(crate::state::session::Session::fragment))) />
                 <CopyButton id="copy-command" label=text::COPY_COMMAND content=move |()| {
                     let options = budget.session.with(|session| session.options.clone());
                     Some(budget.answer.with(|answer| command::command_line(&answer.0, &options)))

@@ -90,7 +90,7 @@ impl Chart {
             reserved: line(n, |column| height(held + timeline.points[column].reserved_bytes)),
             capacity_y: 1.0 - total as f64 / top,
             levels: levels(top),
-            phases: ticks(timeline, n, |phase| text::phase_short(phase), |phase| text::phase(phase)),
+            phases: ticks(timeline, n, text::phase_short, text::phase),
             stretches: stretches(timeline, n),
             labels: (0..N_BANDS).filter_map(|band| label(band, &stacks, top)).collect(),
             failure_x: plan.failure.map(|failure| x_of(failure_column(timeline, failure))),
@@ -202,7 +202,12 @@ fn ticks(
         match ticks.last_mut() {
             Some(last) if last.title == title(span.phase) => last.width += width,
             _ => {
-                ticks.push(Tick { start: share(span.start), width, label: label(span.phase), title: title(span.phase) })
+                ticks.push(Tick {
+                    start: share(span.start),
+                    width,
+                    label: label(span.phase),
+                    title: title(span.phase),
+                });
             }
         }
     }

@@ -39,7 +39,7 @@ pub const NUMBERS: [NumberKey; 8] = [
 
 /// The number of heads nearest to `wanted`, in the direction the slider moved, that divides the channels.
 pub fn next_head_count(n_embd: u64, now: u64, wanted: u64) -> u64 {
-    let divides = |heads: &u64| *heads > 0 && n_embd % *heads == 0;
+    let divides = |heads: &u64| *heads > 0 && n_embd.is_multiple_of(*heads);
     let wanted = wanted.clamp(1, n_embd.max(1));
     let found = if wanted >= now { (wanted..=n_embd).find(divides) } else { (1..=wanted).rev().find(divides) };
     found.unwrap_or(now)
