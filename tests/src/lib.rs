@@ -1,1 +1,4 @@
-//! End-to-end tests; nothing imports this crate.
+//! End-to-end tests; nothing imports this crate. What several of them share is here.
+
+pub mod server;
+pub mod skips;

@@ -3,60 +3,25 @@
 //! `HEADROOM_BIN` and `HEADROOM_DIST` name the program with the page in it and the page; `cargo xtask test` sets both.
 //! Without them there is nothing to compare, which is counted as skipped.
 
+use headroom_tests::{server::Server, skips::skip};
 use std::{
-    ffi::OsString,
-    fs,
-    io::{BufRead, BufReader, Read, Write},
+    env, fs,
+    io::{Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
 };
 
-struct Server {
-    process: Child,
-    host: String,
-}
-
-impl Server {
-    fn start(headroom: OsString) -> Self {
-        let mut command = Command::new(headroom);
-        command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut process = command.stderr(Stdio::null()).spawn().expect("headroom runs");
-        let mut link = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
-        let host = link.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Self { process, host }
-    }
-
-    /// The head in lower case, and the body.
-    fn get(&self, path: &str, accept_encoding: &str) -> (String, Vec<u8>) {
-        let mut stream = TcpStream::connect(&self.host).expect("it listens");
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept-Encoding: {accept_encoding}\r\nConnection: close\r\n\r\n",
-            self.host
-        );
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("it answers");
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
-        (String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer[end + 4..].to_vec())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a test tells a person who runs it alone")]
-fn skip(reason: &str) {
-    eprintln!("skipped: {reason}");
-    if let Some(file) = std::env::var_os("HEADROOM_SKIPS") {
-        let mut file = fs::OpenOptions::new().append(true).create(true).open(file).expect("a writable list");
-        writeln!(file, "serve_page: {reason}").expect("a writable list");
-    }
+/// The head in lower case, and the body.
+fn get(host: &str, path: &str, accept_encoding: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(host).expect("it listens");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: {accept_encoding}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it answers");
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
+    (String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer[end + 4..].to_vec())
 }
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {
@@ -70,11 +35,15 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_page_arrives_as_it_was_built() {
-    let (Some(headroom), Some(dist)) = (std::env::var_os("HEADROOM_BIN"), std::env::var_os("HEADROOM_DIST")) else {
-        return skip("HEADROOM_BIN and HEADROOM_DIST are not set; `cargo xtask test` builds the page and sets both");
+    let (Some(headroom), Some(dist)) = (env::var_os("HEADROOM_BIN"), env::var_os("HEADROOM_DIST")) else {
+        return skip(
+            "serve_page",
+            "HEADROOM_BIN and HEADROOM_DIST are not set; `cargo xtask test` builds the page and sets both",
+        );
     };
     let dist = PathBuf::from(dist);
-    let server = Server::start(headroom);
+    let server = Server::start(Path::new(&headroom));
+    let get = |path: &str, accept: &str| get(server.host(), path, accept);
     let files = files_below(&dist);
     let plain = files.iter().filter(|file| file.extension().is_none_or(|ending| ending != "br" && ending != "gz"));
     let names: Vec<String> = plain
@@ -85,17 +54,17 @@ fn the_page_arrives_as_it_was_built() {
         for (accept, ending) in [("br, gzip", "br"), ("gzip", "gz"), ("identity", "")] {
             let copy = if ending.is_empty() { dist.join(name) } else { dist.join(format!("{name}.{ending}")) };
             let Ok(expected) = fs::read(&copy) else { continue };
-            let (head, body) = server.get(&format!("/{name}"), accept);
+            let (head, body) = get(&format!("/{name}"), accept);
             assert!(head.starts_with("http/1.1 200 "), "{name} as {accept}: {head}");
             assert!(body == expected, "{name} as {accept} differs from {}", copy.display());
             assert!(head.contains(&format!("content-length: {}", expected.len())), "{head}");
         }
     }
-    let (head, index) = server.get("/", "identity");
+    let (head, index) = get("/", "identity");
     assert_eq!(index, fs::read(dist.join("index.html")).expect("the page"));
     assert!(head.contains("cache-control: no-cache"), "{head}");
     let wasm = names.iter().find(|name| name.ends_with(".wasm")).expect("found above");
-    let (head, _) = server.get(&format!("/{wasm}"), "br");
+    let (head, _) = get(&format!("/{wasm}"), "br");
     for line in ["content-type: application/wasm", "content-encoding: br", "immutable", "vary: accept-encoding"] {
         assert!(head.contains(line), "{wasm}: no {line} in {head}");
     }

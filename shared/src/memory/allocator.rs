@@ -33,6 +33,9 @@ const NONE: u32 = u32::MAX;
 /// How a free block is ordered and found: size, address, and which block it is.
 type Key = (u64, u64, u32);
 
+/// The first two of a [`Key`], which no two blocks share.
+type Place = (u64, u64);
+
 #[derive(Clone, Copy, Debug)]
 struct Block {
     address: u64,
@@ -183,9 +186,10 @@ impl Allocator {
         let mut block = self.blocks[id as usize];
         block.allocated = false;
         self.allocated_bytes -= block.size;
-        let (before, behind) = (self.free_block(block.prev), self.free_block(block.next));
-        let keys = [before.map(|other| other.key(block.prev)), behind.map(|other| other.key(block.next))];
-        if let Some(before) = before {
+        // A neighbour's place in the pool goes over to the merged block.
+        let mut place = None;
+        if let Some(before) = self.free_block(block.prev) {
+            place = Some((before.size, before.address));
             self.unused_ids.push(block.prev);
             (block.address, block.prev) = (before.address, before.prev);
             block.size += before.size;
@@ -193,7 +197,10 @@ impl Allocator {
                 prev.next = id;
             }
         }
-        if let Some(behind) = behind {
+        if let Some(behind) = self.free_block(block.next) {
+            if let Some(before) = place.replace((behind.size, behind.address)) {
+                self.pool(block.small).remove(before);
+            }
             self.unused_ids.push(block.next);
             block.next = behind.next;
             block.size += behind.size;
@@ -202,15 +209,10 @@ impl Allocator {
             }
         }
         self.blocks[id as usize] = block;
-        let (key, pool) = (block.key(id), self.pool(block.small));
-        // A neighbour's place in the pool goes over to the merged block.
-        match keys {
-            [None, None] => pool.insert(key),
-            [Some(old), None] | [None, Some(old)] => pool.grow(old, key),
-            [Some(before), Some(behind)] => {
-                pool.remove(before);
-                pool.grow(behind, key);
-            }
+        let pool = self.pool(block.small);
+        match place {
+            Some(place) => pool.grow(place, block.key(id)),
+            None => pool.insert(block.key(id)),
         }
     }
 
@@ -281,8 +283,8 @@ impl Allocator {
             let want = (bytes - size).min(self.blocks[next as usize].size);
             candidate = self.map(next, want, step)?;
         }
-        let key = self.key(candidate);
-        self.pool(small).remove(key);
+        let place = self.place(candidate);
+        self.pool(small).remove(place);
         Some(candidate)
     }
 
@@ -342,8 +344,8 @@ impl Allocator {
                 let block = self.blocks[id as usize];
                 match self.kind {
                     SegmentKind::Native if block.prev == NONE && block.next == NONE => {
-                        let key = self.key(id);
-                        self.pool(small).remove(key);
+                        let place = self.place(id);
+                        self.pool(small).remove(place);
                         self.reserved_bytes -= block.size;
                         self.unused_ids.push(id);
                     }
@@ -363,8 +365,8 @@ impl Allocator {
         if end <= start {
             return;
         }
-        let key = self.key(id);
-        self.pool(block.small).remove(key);
+        let place = self.place(id);
+        self.pool(block.small).remove(place);
         if start > block.address {
             let front = Block { size: start - block.address, next: id, ..block };
             let front_id = self.add_block(front);
@@ -397,16 +399,16 @@ impl Allocator {
     /// Merges free neighbours and takes them out of the pool.
     fn absorb_all(&mut self, id: u32, neighbours: [u32; 2]) {
         for neighbour in neighbours {
-            if let Some(key) = self.absorb(id, neighbour) {
+            if let Some(place) = self.absorb(id, neighbour) {
                 let small = self.blocks[id as usize].small;
-                self.pool(small).remove(key);
+                self.pool(small).remove(place);
             }
         }
     }
 
-    /// Merges a free neighbour of the same mapping into `id` (`try_merge_blocks`); gives the key under which the pool
+    /// Merges a free neighbour of the same mapping into `id` (`try_merge_blocks`); gives the place at which the pool
     /// still has the neighbour, for the caller to remove.
-    fn absorb(&mut self, id: u32, neighbour: u32) -> Option<Key> {
+    fn absorb(&mut self, id: u32, neighbour: u32) -> Option<Place> {
         if neighbour == NONE {
             return None;
         }
@@ -431,20 +433,20 @@ impl Allocator {
         }
         self.unused_ids.push(neighbour);
         if other.mapped {
-            return Some((other.size, other.address, neighbour));
+            return Some((other.size, other.address));
         }
         self.pool(other.small).remove_unmapped(other.address);
         None
     }
 
-    fn key(&self, id: u32) -> Key {
-        self.blocks[id as usize].key(id)
+    fn place(&self, id: u32) -> Place {
+        let block = &self.blocks[id as usize];
+        (block.size, block.address)
     }
 
     fn insert_free(&mut self, id: u32) {
-        let key = self.key(id);
-        let small = self.blocks[id as usize].small;
-        self.pool(small).insert(key);
+        let block = self.blocks[id as usize];
+        self.pool(block.small).insert(block.key(id));
     }
 
     fn add_block(&mut self, block: Block) -> u32 {

@@ -25,6 +25,13 @@ use super::{
 };
 use crate::gpt::tensors::Tensor;
 
+/// The forward graphs: the same each time they run, and so planned once a run.
+#[derive(Default)]
+pub(super) struct Graphs {
+    eval: Option<wrapper::Planned>,
+    train: Option<forward::Forward>,
+}
+
 /// What a compiled forward leaves for its backward.
 pub struct Saved {
     pos: Slot,

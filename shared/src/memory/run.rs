@@ -66,6 +66,7 @@ pub(super) struct Run<'a> {
     pub(super) parameters: Vec<Parameter>,
     pub(super) bytes: &'a TensorBytes,
     pub(super) w: Writer,
+    pub(super) graphs: compiled::Graphs,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
     pub(super) has_workspace: [bool; 2],
     /// Whether the gradient scaler has its two scalars.
@@ -318,7 +319,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
     let used = |tensor: Tensor| is_used(train, tensor);
     let bytes = TensorBytes::new(&dims, used)?;
-    let eval_bytes = TensorBytes::new(&eval_dims, used)?;
+    let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 
     let kept = Name::Count as u64 + 8 * n + config.n_layer() + 1;
     let mut run = Run {
@@ -327,6 +328,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         card,
         bytes: &bytes,
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
+        graphs: compiled::Graphs::default(),
         parameters,
         has_workspace: [false; 2],
         has_scaler: false,

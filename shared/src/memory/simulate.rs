@@ -93,10 +93,12 @@ const MAX_ROUNDS: u64 = 16;
 /// Replays a program on a card where PyTorch can have `capacity_bytes`.
 #[must_use]
 pub fn simulate(program: &Program, kind: SegmentKind, capacity_bytes: u64) -> Outcome {
+    let train = codes(&program.bytes);
+    let eval = if program.eval_dims == program.dims { train.clone() } else { codes(&program.eval_bytes) };
     let mut replay = Replay {
         program,
         allocator: Allocator::new(kind, capacity_bytes),
-        codes: [codes(&program.bytes), codes(&program.eval_bytes)],
+        codes: [train, eval],
         slots: vec![Held::default(); program.n_slots],
         live_bytes: 0,
         live: ByCategory::default(),

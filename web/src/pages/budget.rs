@@ -54,11 +54,12 @@ pub fn BudgetPage() -> impl IntoView {
             <section class="budget__answer" id="answer" tabindex="-1" aria-label=text::NAME>
                 <VerdictView budget />
                 <ChartView budget />
-                <Message budget />
                 <div class="budget__tables">
                     <TensorList budget />
                     <PhaseTable budget />
                 </div>
+                // Last, so that nothing moves when it comes and goes.
+                <Message budget />
             </section>
         </main>
     }

@@ -47,15 +47,20 @@ pub fn choices() -> impl Iterator<Item = (&'static str, String)> {
     all.into_iter().map(|device| (&*device.name, format::size(device.total_bytes)))
 }
 
-/// The cards whose name has every word that was typed, in any order.
+/// The cards whose name has every word that was typed, in any order; first the one the typed text is taken for.
 pub fn matching(typed: &str) -> Vec<(&'static str, String)> {
+    let meant = find(typed.trim()).ok().map(|device| &*device.name);
     let words: Vec<String> = typed.split_whitespace().map(str::to_lowercase).collect();
-    choices()
+    let mut found: Vec<_> = choices()
         .filter(|(name, memory)| {
             let text = format!("{name} {memory}").to_lowercase();
             words.iter().all(|word| text.contains(word))
         })
-        .collect()
+        .collect();
+    if let Some(at) = found.iter().position(|(name, _)| Some(*name) == meant) {
+        found[..=at].rotate_right(1);
+    }
+    found
 }
 
 #[cfg(test)]
@@ -90,5 +95,10 @@ mod tests {
         assert!(!found.is_empty());
         assert!(found.iter().all(|(name, _)| name.contains("4070") && name.contains("Laptop")));
         assert_eq!(matching("no such card"), []);
+        // What Enter takes is what the words would be taken for.
+        for typed in ["RTX 4070", "3060", "A100 80GB"] {
+            let meant = find(typed).expect("a card people name so");
+            assert_eq!(matching(typed).first().map(|(name, _)| *name), Some(&*meant.name), "{typed}");
+        }
     }
 }

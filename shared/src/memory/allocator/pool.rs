@@ -3,7 +3,7 @@
 //! A sorted vector rather than a tree: a pool holds tens to hundreds of free blocks, where a binary search and a
 //! short move beat any tree by several times.
 
-use super::{Block, Key, NONE, SegmentKind};
+use super::{Block, Key, NONE, Place, SegmentKind};
 
 /// How far a changed entry is moved one by one. Most go less far; moving a few costs less than a search and a call of
 /// `memmove`.
@@ -22,8 +22,8 @@ impl Pool {
         self.free.insert(at, key);
     }
 
-    pub(super) fn remove(&mut self, key: Key) {
-        if let Some(at) = self.place(&key) {
+    pub(super) fn remove(&mut self, place: Place) {
+        if let Some(at) = self.find(place) {
             self.free.remove(at);
         }
     }
@@ -47,9 +47,9 @@ impl Pool {
         self.free[to] = key;
     }
 
-    /// Puts the larger `key` in the place of the entry `old` and moves it up to where it belongs.
-    pub(super) fn grow(&mut self, old: Key, key: Key) {
-        let Some(mut to) = self.place(&old) else { return self.insert(key) };
+    /// Puts the larger `key` in the place `old` and moves it up to where it belongs.
+    pub(super) fn grow(&mut self, old: Place, key: Key) {
+        let Some(mut to) = self.find(old) else { return self.insert(key) };
         let ceiling = (to + NEAR).min(self.free.len() - 1);
         while to < ceiling && order(&self.free[to + 1]) < order(&key) {
             self.free[to] = self.free[to + 1];
@@ -62,9 +62,9 @@ impl Pool {
         self.free[to] = key;
     }
 
-    fn place(&self, key: &Key) -> Option<usize> {
-        let at = self.free.partition_point(|entry| order(entry) < order(key));
-        (self.free.get(at)? == key).then_some(at)
+    fn find(&self, (size, address): Place) -> Option<usize> {
+        let at = self.free.partition_point(|entry| order(entry) < order(&(size, address, 0)));
+        self.free.get(at).is_some_and(|entry| (entry.0, entry.1) == (size, address)).then_some(at)
     }
 
     pub(super) fn insert_unmapped(&mut self, address: u64, id: u32) {

@@ -3,11 +3,11 @@
 
 use super::{
     Saved, SavedBlock, SavedBlocks, SavedEmbedding,
-    block::{self, Context, Keeps, Masked, Sum},
-    loss,
+    block::{self, Block, Context, Keeps, Masked, Sum},
+    loss::{self, Tail},
     residual::Residual,
     saved::slots_of,
-    wrapper::{Buf, Graph},
+    wrapper::{Buf, Graph, Planned},
 };
 use crate::{
     gpt::tensors::Tensor,
@@ -25,8 +25,32 @@ fn saves_parts(batch: u64, n_embd: u64) -> bool {
 /// Between the widths seen either way.
 const PARTS_CHANNELS_AT_TWO: u64 = 512;
 
+/// The graph, and what it returns.
+pub(super) struct Forward {
+    planned: Planned,
+    pos: Buf,
+    embedded: Embedded,
+    /// Empty of use where blocks are checkpointed.
+    blocks: Vec<Block>,
+    /// The residual stream between checkpointed blocks.
+    boundaries: Option<Vec<Buf>>,
+    lnf: Vec<(Tensor, Buf)>,
+    lnf_out: Buf,
+    tail: Tail,
+}
+
 /// Writes the graph and the scalar operations around it.
 pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
+    let forward = match run.graphs.train.take() {
+        Some(forward) => forward,
+        None => graph(run)?,
+    };
+    let saved = forward.write(run, has_logits);
+    run.graphs.train = Some(forward);
+    saved
+}
+
+fn graph(run: &Run<'_>) -> Option<Forward> {
     let checkpoints = run.train.activation_checkpointing;
     let keeps = if checkpoints { Keeps::Nothing } else { Keeps::ForBackward };
     let mut graph = Graph::new();
@@ -76,30 +100,42 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
     let (lnf, lnf_out) = (ln1?, ln1_out);
     let tail = loss::forward(run, g, lnf_out);
 
-    let slots = graph.write(run, false);
-    release_names(run, has_logits, Name::Logits, Name::Loss);
-    run.w.alloc_in(run.name(Name::NewLoss), Tensor::ScaledLoss, None);
-    run.w.free(slots.of(tail.loss)?);
-    let blocks = if checkpoints {
-        SavedBlocks::Checkpointed(boundaries.into_iter().map(|buf| slots.of(buf)).collect::<Option<_>>()?)
-    } else {
-        SavedBlocks::Whole(blocks.iter().map(|block| SavedBlock::of(block, &slots)).collect::<Option<_>>()?)
-    };
-    let mask = embedded.mask.and_then(|mask| slots.of(mask));
-    let saved = slots_of(&slots, &embedded.saved)?;
-    Some(Saved {
-        pos: slots.of(pos)?,
-        embedding: if embedded.in_parts {
-            SavedEmbedding::Parts { terms: saved, mask }
-        } else {
-            SavedEmbedding::Normalized { saved, mask }
-        },
-        blocks,
-        lnf: slots_of(&slots, &lnf)?,
-        lnf_out: slots.of(lnf_out)?,
-        wte_cast: tail.wte_cast.and_then(|buf| slots.of(buf)),
-        loss: slots_of(&slots, &tail.saved)?,
-    })
+    let planned = graph.plan(run);
+    let boundaries = checkpoints.then_some(boundaries);
+    Some(Forward { planned, pos, embedded, blocks, boundaries, lnf, lnf_out, tail })
+}
+
+impl Forward {
+    fn write(&self, run: &mut Run<'_>, has_logits: bool) -> Option<Saved> {
+        let slots = self.planned.write(run, false);
+        release_names(run, has_logits, Name::Logits, Name::Loss);
+        run.w.alloc_in(run.name(Name::NewLoss), Tensor::ScaledLoss, None);
+        run.w.free(slots.of(self.tail.loss)?);
+        let blocks = match &self.boundaries {
+            Some(boundaries) => {
+                SavedBlocks::Checkpointed(boundaries.iter().map(|&buf| slots.of(buf)).collect::<Option<_>>()?)
+            }
+            None => {
+                let saved = self.blocks.iter().map(|block| SavedBlock::of(block, &slots));
+                SavedBlocks::Whole(saved.collect::<Option<_>>()?)
+            }
+        };
+        let mask = self.embedded.mask.and_then(|mask| slots.of(mask));
+        let saved = slots_of(&slots, &self.embedded.saved)?;
+        Some(Saved {
+            pos: slots.of(self.pos)?,
+            embedding: if self.embedded.in_parts {
+                SavedEmbedding::Parts { terms: saved, mask }
+            } else {
+                SavedEmbedding::Normalized { saved, mask }
+            },
+            blocks,
+            lnf: slots_of(&slots, &self.lnf)?,
+            lnf_out: slots.of(self.lnf_out)?,
+            wte_cast: self.tail.wte_cast.and_then(|buf| slots.of(buf)),
+            loss: slots_of(&slots, &self.tail.saved)?,
+        })
+    }
 }
 
 /// `logits, loss = model(X, Y)` lets go of what the names held before.

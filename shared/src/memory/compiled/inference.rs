@@ -6,15 +6,22 @@ use super::{
     forward::release_names,
     loss,
     residual::Residual,
-    wrapper::{Buf, Graph},
+    wrapper::{Buf, Graph, Planned},
 };
 use crate::{
     gpt::tensors::Tensor,
     memory::run::{Name, Run},
 };
 
-/// Writes the graph; `has_logits` says whether an earlier batch's logits are still named.
+/// Writes a batch; `has_logits` says whether an earlier batch's logits are still named.
 pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) {
+    let planned = run.graphs.eval.take().unwrap_or_else(|| graph(run));
+    let _ = planned.write(run, false);
+    run.graphs.eval = Some(planned);
+    release_names(run, has_logits, Name::EvalLogits, Name::EvalLoss);
+}
+
+fn graph(run: &Run<'_>) -> Planned {
     let mut graph = Graph::new();
     let g = &mut graph;
     let mut ln1_out = g.planned(Tensor::Ln1Out, Some(0));
@@ -38,8 +45,7 @@ pub(super) fn forward(run: &mut Run<'_>, has_logits: bool) {
     }
     let weight = cast(run, g, None, Tensor::WteCast);
     loss::inference(run, g, ln1_out, weight);
-    let _ = graph.write(run, false);
-    release_names(run, has_logits, Name::EvalLogits, Name::EvalLoss);
+    graph.plan(run)
 }
 
 fn cast(run: &Run<'_>, g: &mut Graph, at: Option<u64>, tensor: Tensor) -> Option<Buf> {

@@ -70,13 +70,13 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// An empty graph.
+    /// An empty graph, with room for a dozen layers.
     pub(super) fn new() -> Self {
         Self {
-            buffers: Vec::new(),
-            kernels: Vec::new(),
-            operands: Vec::new(),
-            in_place: Vec::new(),
+            buffers: Vec::with_capacity(512),
+            kernels: Vec::with_capacity(512),
+            operands: Vec::with_capacity(2048),
+            in_place: Vec::with_capacity(64),
             scratch: Vec::new(),
         }
     }
@@ -177,7 +177,7 @@ impl Graph {
 }
 
 /// A graph whose buffers have their places.
-pub(in crate::memory) struct Planned {
+pub(super) struct Planned {
     graph: Graph,
     plan: Plan,
 }

@@ -1,0 +1,52 @@
+//! `headroom serve`, as a person starts it.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// A server on a free port of this machine, for as long as the value lives.
+#[derive(Debug)]
+pub struct Server {
+    process: Child,
+    link: String,
+}
+
+impl Server {
+    /// Starts it and reads the link that it prints.
+    ///
+    /// # Panics
+    ///
+    /// Where it does not start or prints something else.
+    #[must_use]
+    pub fn start(headroom: &Path) -> Self {
+        let mut command = Command::new(headroom);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = command.stderr(Stdio::null()).spawn().expect("headroom runs");
+        let mut link = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
+        let server = Self { process, link: link.trim().to_owned() };
+        assert!(server.link.starts_with("http://127.0.0.1:"), "no link: {:?}", server.link);
+        server
+    }
+
+    /// The link that it printed.
+    #[must_use]
+    pub fn link(&self) -> &str {
+        &self.link
+    }
+
+    /// Its address and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.link.trim_start_matches("http://").trim_end_matches('/')
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,100 @@
+//! Every width, nothing that moves by itself, and nothing that jumps.
+
+use crate::page::{LAPTOP, PHONE, Page, Size, tell};
+use std::collections::BTreeMap;
+
+const FITS: &str = "1&batch_size=2&compile=False&gpu=RTX%204070";
+const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
+const SIZES: [Size; 6] = [(360, 740), PHONE, (768, 1024), LAPTOP, (1920, 1080), (3840, 2160)];
+
+/// Elements that reach beyond the window's right edge and are not in a box that scrolls.
+const BEYOND: &str = "[...document.body.querySelectorAll('*')]
+    .filter((element) => {
+        const box = element.getBoundingClientRect();
+        if (box.width === 0 || box.right <= document.documentElement.clientWidth + 1) return false;
+        for (let outer = element.parentElement; outer && outer !== document.body; outer = outer.parentElement)
+            if (getComputedStyle(outer).overflowX !== 'visible') return false;
+        return true;
+    })
+    .map((element) => `${element.tagName} ${element.id} ${element.className?.baseVal ?? element.className}`)";
+
+#[test]
+fn no_width_scrolls_sideways() {
+    tell("no_width_scrolls_sideways", async |page| {
+        for fragment in [FITS, FAILS] {
+            page.open(fragment).await;
+            for size in SIZES {
+                page.resize(size).await;
+                page.value::<bool>("(document.querySelector('#more').open = true)").await;
+                let excess: i64 =
+                    page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+                let beyond: Vec<String> = page.value(BEYOND).await;
+                assert!(excess <= 0 && beyond.is_empty(), "{size:?} scrolls by {excess} px: {beyond:?}");
+            }
+        }
+        // The measure can fail.
+        page.script("document.querySelector('#verdict').style.marginRight = '-99px'; document.querySelector('#verdict').style.width = '5000px'").await;
+        assert!(!page.value::<Vec<String>>(BEYOND).await.is_empty());
+    });
+}
+
+/// Left, top, width and height of everything that has an id or is a panel, within the document.
+async fn boxes(page: &Page) -> BTreeMap<String, [f64; 4]> {
+    let boxes: BTreeMap<String, [f64; 4]> = page
+        .value(
+            "Object.fromEntries(['#gpu', '#config', '#problems', '#model', '#batch_size', '#dtype', '#more', '#verdict',
+                '#verdict-detail', '.figures', '#copy-link', '#chart', '.legend', '#tensors', '#phases']
+                .map((selector) => {
+                    const box = document.querySelector(selector).getBoundingClientRect();
+                    return [selector, [box.left + scrollX, box.top + scrollY, box.width, box.height]];
+                }))",
+        )
+        .await;
+    assert_eq!(boxes.len(), 15);
+    boxes
+}
+
+/// PyTorch's message stands between the chart and these, and only where a run fails.
+const BELOW_MESSAGE: [&str; 2] = ["#tensors", "#phases"];
+
+#[test]
+fn nothing_jumps_between_fits_and_does_not_fit() {
+    tell("nothing_jumps_between_fits_and_does_not_fit", async |page| {
+        for size in [LAPTOP, PHONE, (1920, 1080)] {
+            page.open(FITS).await;
+            page.resize(size).await;
+            let fits = boxes(page).await;
+            page.fill("#batch_size", "64").await;
+            page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
+            let fails = boxes(page).await;
+            let moved: Vec<_> = fits
+                .iter()
+                .filter(|(name, at)| !BELOW_MESSAGE.contains(&name.as_str()) && fails[*name] != **at)
+                .collect();
+            for (name, at) in &moved {
+                println!("{size:?} {name}: {at:?} becomes {:?}", fails[*name]);
+            }
+            assert!(moved.is_empty(), "at {size:?} {} boxes move", moved.len());
+        }
+    });
+}
+
+/// The longest transition or animation of any element, in seconds.
+const LONGEST: &str = "Math.max(...[...document.querySelectorAll('*')].flatMap((element) =>
+    ['', '::before', '::after'].flatMap((part) => {
+        const style = getComputedStyle(element, part || null);
+        return `${style.transitionDuration},${style.animationDuration}`.split(',').map(Number.parseFloat);
+    })))";
+
+#[test]
+fn who_asks_for_less_motion_gets_none() {
+    tell("who_asks_for_less_motion_gets_none", async |page| {
+        assert!(page.value::<f64>(LONGEST).await > 0.0, "nothing moves at all: the next line would prove nothing");
+        page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
+        assert_eq!(page.value::<f64>(LONGEST).await, 0.0, "seconds");
+        page.fill("#batch_size", "64").await;
+        page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
+        assert_eq!(page.value::<f64>(LONGEST).await, 0.0, "seconds");
+        assert_eq!(page.value::<u64>("document.getAnimations().length").await, 0);
+    });
+}
