@@ -11,6 +11,13 @@ use serde::Serialize;
 
 use crate::dtype::Dtype;
 
+/// Where a figure comes from. No page shows it, and a first load is to be small: there it stays out of the program.
+macro_rules! cite {
+    ($source:literal) => {
+        if cfg!(target_arch = "wasm32") { "" } else { $source }
+    };
+}
+
 mod capability;
 pub mod context;
 mod datacenter;
@@ -188,10 +195,11 @@ impl Device {
 pub fn devices() -> &'static [Device] {
     static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
         let parts = [geforce::ROWS, geforce_recent::ROWS, professional::ROWS, datacenter::ROWS];
-        let mut rows = parts.concat();
-        // Stable, so the order of the source stays within one capability; `find` leans on it.
-        rows.sort_by_key(|row| row.compute_capability);
-        rows
+        // The order of the source stays within one capability; `find` leans on it. With the place as part of the key an
+        // unstable sort does, which is less code in the page.
+        let mut rows: Vec<_> = parts.concat().into_iter().enumerate().collect();
+        rows.sort_unstable_by_key(|(place, row)| (row.compute_capability, *place));
+        rows.into_iter().map(|(_, row)| row).collect()
     });
     &DEVICES
 }

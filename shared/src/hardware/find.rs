@@ -136,7 +136,7 @@ struct Spelling {
 impl Spelling {
     fn parse(text: &str) -> Self {
         let mut spelling = Self::default();
-        let lower = text.to_lowercase();
+        let lower = text.to_ascii_lowercase();
         for token in lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|token| !token.is_empty()) {
             spelling.take_token(token);
         }
@@ -210,9 +210,10 @@ fn compact(text: &str) -> String {
 /// The names that share most words with the query; among equals, most neighbouring letters.
 fn closest(query: &str) -> Vec<&'static str> {
     let (wanted, words) = (compact(query), Spelling::parse(query).words);
-    let mut ranked: Vec<(f64, &'static str)> = devices()
+    let mut ranked: Vec<(f64, usize, &'static str)> = devices()
         .iter()
-        .map(|device| {
+        .enumerate()
+        .map(|(place, device)| {
             let spellings = [&*device.name, &*device.reported_name].into_iter().chain(device.aliases.iter().copied());
             let score = |spelling: &str| {
                 // A model number says more than "super" or "laptop".
@@ -223,12 +224,12 @@ fn closest(query: &str) -> Vec<&'static str> {
                 shared + resemblance(&wanted, &compact(spelling))
             };
             let best = spellings.map(score).fold(0.0, f64::max);
-            (best, &*device.name)
+            (best, place, &*device.name)
         })
         .collect();
-    // Stable: equals stay in the order of the table.
-    ranked.sort_by(|left, right| right.0.total_cmp(&left.0));
-    ranked.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
+    // Equals stay in the order of the table.
+    ranked.sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+    ranked.into_iter().take(MAX_SUGGESTIONS).map(|(_, _, name)| name).collect()
 }
 
 /// Dice's coefficient over pairs of neighbouring letters, 0 to 1.

@@ -13,13 +13,13 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce GTX 1060 6GB",
         &["GTX 1060"],
         &Chip { class: &PASCAL, sm: 10, mhz: 1708, gib: 6, mb_per_s: 192_000 },
-        &Mib(6_063, "Ultralytics or YOLOv5 banner in a public log: torch 2.6.0"),
+        &Mib(6_063, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.6.0")),
     ),
     card(
         "GeForce GTX 1070",
         &[],
         &Chip { class: &PASCAL, sm: 15, mhz: 1683, gib: 8, mb_per_s: 256_000 },
-        &CentiGib(793, "svip-lab/impersonator#19"),
+        &CentiGib(793, cite!("svip-lab/impersonator#19")),
     ),
     card(
         "GeForce GTX 1070 Ti",
@@ -31,25 +31,25 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce GTX 1080",
         &[],
         &Chip { class: &PASCAL, sm: 20, mhz: 1733, gib: 8, mb_per_s: 320_000 },
-        &Mib(8_119, "torch.cuda.get_device_properties in a public log: two cards of 8116 and 8119 MB"),
+        &Mib(8_119, cite!("torch.cuda.get_device_properties in a public log: two cards of 8116 and 8119 MB")),
     ),
     card(
         "GeForce GTX 1080 Ti",
         &[],
         &Chip { class: &PASCAL, sm: 28, mhz: 1582, gib: 11, mb_per_s: 484_000 },
-        &Mib(11_178, "BachiLi/redner#97"),
+        &Mib(11_178, cite!("BachiLi/redner#97")),
     ),
     card(
         "TITAN Xp",
         &[],
         &Chip { class: &PASCAL, sm: 30, mhz: 1582, gib: 12, mb_per_s: 547_700 },
-        &Mib(12_186, "Ultralytics or YOLOv5 banner in a public log: torch 2.3.1"),
+        &Mib(12_186, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.3.1")),
     ),
     card(
         "TITAN V",
         &[],
         &Chip { class: &TITAN_V, sm: 80, mhz: 1455, gib: 12, mb_per_s: 652_800 },
-        &Mib(12_064, "Ultralytics or YOLOv5 banner in a public log: torch 1.12.0"),
+        &Mib(12_064, cite!("Ultralytics or YOLOv5 banner in a public log: torch 1.12.0")),
     ),
     // GeForce 16: Turing without tensor cores.
     card("GeForce GTX 1660", &[], &Chip { class: &GTX_16, sm: 22, mhz: 1785, gib: 6, mb_per_s: 192_000 }, &Estimated),
@@ -63,7 +63,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce GTX 1660 Ti",
         &[],
         &Chip { class: &GTX_16, sm: 24, mhz: 1770, gib: 6, mb_per_s: 288_000 },
-        &CentiGib(581, "zhou13/lcnn#23"),
+        &CentiGib(581, cite!("zhou13/lcnn#23")),
     ),
     // GeForce 20.
     variant(
@@ -71,7 +71,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 2060",
         &[],
         &Chip { class: &TURING_GEFORCE, sm: 30, mhz: 1680, gib: 6, mb_per_s: 336_000 },
-        &CentiGib(579, "facebookresearch/meshrcnn#92"),
+        &CentiGib(579, cite!("facebookresearch/meshrcnn#92")),
     ),
     variant(
         "GeForce RTX 2060 12GB",
@@ -90,37 +90,37 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 2070",
         &[],
         &Chip { class: &TURING_GEFORCE, sm: 36, mhz: 1620, gib: 8, mb_per_s: 448_000 },
-        &Mib(7_949, "torch.cuda.get_device_properties in a public log: YOLOv3 training"),
+        &Mib(7_949, cite!("torch.cuda.get_device_properties in a public log: YOLOv3 training")),
     ),
     card(
         "GeForce RTX 2070 SUPER",
         &[],
         &Chip { class: &TURING_GEFORCE, sm: 40, mhz: 1770, gib: 8, mb_per_s: 448_000 },
-        &Mib(7_972, "Ultralytics or YOLOv5 banner in a public log: torch 2.1.1"),
+        &Mib(7_972, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.1.1")),
     ),
     card(
         "GeForce RTX 2080",
         &[],
         &Chip { class: &TURING_GEFORCE, sm: 46, mhz: 1710, gib: 8, mb_per_s: 448_000 },
-        &CentiGib(760, "out-of-memory message in a public cluster log, recent driver"),
+        &CentiGib(760, cite!("out-of-memory message in a public cluster log, recent driver")),
     ),
     card(
         "GeForce RTX 2080 SUPER",
         &[],
         &Chip { class: &TURING_GEFORCE, sm: 48, mhz: 1815, gib: 8, mb_per_s: 496_000 },
-        &Mib(7_982, "Ultralytics or YOLOv5 banner in a public log: torch 1.13.1"),
+        &Mib(7_982, cite!("Ultralytics or YOLOv5 banner in a public log: torch 1.13.1")),
     ),
     card(
         "GeForce RTX 2080 Ti",
         &[],
         &Chip { class: &TURING_GEFORCE, sm: 68, mhz: 1545, gib: 11, mb_per_s: 616_000 },
-        &CentiGib(1_076, "ispc-lab/TMA#5"),
+        &CentiGib(1_076, cite!("ispc-lab/TMA#5")),
     ),
     card(
         "TITAN RTX",
         &["RTX Titan"],
         &Chip { class: &TURING_FULL, sm: 72, mhz: 1770, gib: 24, mb_per_s: 672_000 },
-        &Mib(24_212, "Ultralytics or YOLOv5 banner in a public log: torch 1.13.1"),
+        &Mib(24_212, cite!("Ultralytics or YOLOv5 banner in a public log: torch 1.13.1")),
     ),
     // GeForce 30.
     variant(
@@ -151,7 +151,9 @@ pub(super) static ROWS: &[Device] = &[
         &Chip { class: &AMPERE_GEFORCE, sm: 28, mhz: 1777, gib: 12, mb_per_s: 360_000 },
         &Mib(
             12_042,
-            "Ultralytics or YOLOv5 banner in a public log: torch 2.0.1; 11910 with torch 2.10 and a newer driver",
+            cite!(
+                "Ultralytics or YOLOv5 banner in a public log: torch 2.0.1; 11910 with torch 2.10 and a newer driver"
+            ),
         ),
     ),
     card(
@@ -164,7 +166,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 3070",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 46, mhz: 1725, gib: 8, mb_per_s: 448_000 },
-        &CentiGib(778, "meta-llama/codellama#82; 7753 MiB with a newer driver"),
+        &CentiGib(778, cite!("meta-llama/codellama#82; 7753 MiB with a newer driver")),
     ),
     card(
         "GeForce RTX 3070 Ti",
@@ -177,7 +179,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 3080",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 68, mhz: 1710, gib: 10, mb_per_s: 760_000 },
-        &CentiGib(978, "zai-org/CogVideo#34"),
+        &CentiGib(978, cite!("zai-org/CogVideo#34")),
     ),
     variant(
         "GeForce RTX 3080 12GB",
@@ -190,26 +192,29 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 3080 Ti",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 80, mhz: 1665, gib: 12, mb_per_s: 912_000 },
-        &Mib(12_054, "Ultralytics or YOLOv5 banner in a public log: torch 1.12.0; 11910 elsewhere"),
+        &Mib(12_054, cite!("Ultralytics or YOLOv5 banner in a public log: torch 1.12.0; 11910 elsewhere")),
     ),
     card(
         "GeForce RTX 3090",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 82, mhz: 1695, gib: 24, mb_per_s: 936_000 },
-        &Mib(24_257, "Ultralytics or YOLOv5 banner in a public log: torch 2.3.1, 23.69 GiB; 23.56 with a newer driver"),
+        &Mib(
+            24_257,
+            cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.3.1, 23.69 GiB; 23.56 with a newer driver"),
+        ),
     ),
     card(
         "GeForce RTX 3090 Ti",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 84, mhz: 1860, gib: 24, mb_per_s: 1_008_000 },
-        &Mib(24_142, "Ultralytics or YOLOv5 banner in a public log: torch 2.2.2"),
+        &Mib(24_142, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.2.2")),
     ),
     // GeForce 30 in laptops.
     card(
         "GeForce RTX 3060 Laptop GPU",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 30, mhz: 1703, gib: 6, mb_per_s: 336_000 },
-        &CentiGib(580, "JiehongLin/SAM-6D#13 (the only RTX 3060 with 6 GB)"),
+        &CentiGib(580, cite!("JiehongLin/SAM-6D#13 (the only RTX 3060 with 6 GB)")),
     ),
     card(
         "GeForce RTX 3070 Laptop GPU",
@@ -235,7 +240,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 3080 Laptop GPU",
         &[],
         &Chip { class: &AMPERE_GEFORCE, sm: 48, mhz: 1710, gib: 16, mb_per_s: 448_000 },
-        &Mib(16_110, "Ultralytics or YOLOv5 banner in a public log: torch 2.3.0"),
+        &Mib(16_110, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.3.0")),
     ),
     card(
         "GeForce RTX 3080 Ti Laptop GPU",

@@ -19,7 +19,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 4060 Ti",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 34, mhz: 2535, gib: 8, mb_per_s: 288_000 },
-        &Mib(7_806, "Ultralytics or YOLOv5 banner in a public log: torch 2.12.1"),
+        &Mib(7_806, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.12.1")),
     ),
     variant(
         "GeForce RTX 4060 Ti 16GB",
@@ -32,7 +32,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 4070",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 46, mhz: 2475, gib: 12, mb_per_s: 504_000 },
-        &CentiGib(1_169, "a nanoGPT user's message (12 GB Ada card); public logs have 12002 to 11903 MiB"),
+        &CentiGib(1_169, cite!("a nanoGPT user's message (12 GB Ada card); public logs have 12002 to 11903 MiB")),
     ),
     card(
         "GeForce RTX 4070 SUPER",
@@ -44,13 +44,16 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 4070 Ti",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 60, mhz: 2610, gib: 12, mb_per_s: 504_000 },
-        &CentiGib(1_170, "Kwai-Kolors/Kolors#11"),
+        &CentiGib(1_170, cite!("Kwai-Kolors/Kolors#11")),
     ),
     card(
         "GeForce RTX 4070 Ti SUPER",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 66, mhz: 2610, gib: 16, mb_per_s: 672_000 },
-        &Mib(15_974, "torch.cuda.get_device_properties in a public log: driver 560.35.03; 16069 before, 15934 after"),
+        &Mib(
+            15_974,
+            cite!("torch.cuda.get_device_properties in a public log: driver 560.35.03; 16069 before, 15934 after"),
+        ),
     ),
     card(
         "GeForce RTX 4080",
@@ -62,32 +65,32 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 4080 SUPER",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 80, mhz: 2550, gib: 16, mb_per_s: 736_000 },
-        &Mib(15_944, "Ultralytics or YOLOv5 banner in a public log: torch 2.12.1"),
+        &Mib(15_944, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.12.1")),
     ),
     card(
         "GeForce RTX 4090",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 128, mhz: 2520, gib: 24, mb_per_s: 1_008_000 },
-        &CentiGib(2_364, "ali-vilab/VGen#104; 23.52 with a newer driver"),
+        &CentiGib(2_364, cite!("ali-vilab/VGen#104; 23.52 with a newer driver")),
     ),
     // GeForce 40 in laptops.
     card(
         "GeForce RTX 4050 Laptop GPU",
         &["RTX 4050"],
         &Chip { class: &ADA_GEFORCE, sm: 20, mhz: 2370, gib: 6, mb_per_s: 192_000 },
-        &CentiGib(565, "out-of-memory message in a public training log"),
+        &CentiGib(565, cite!("out-of-memory message in a public training log")),
     ),
     card(
         "GeForce RTX 4060 Laptop GPU",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 24, mhz: 2370, gib: 8, mb_per_s: 256_000 },
-        &CentiGib(775, "ESRSchao/EdgeRegNet#2 (a laptop, by its Core Ultra 9 185H)"),
+        &CentiGib(775, cite!("ESRSchao/EdgeRegNet#2 (a laptop, by its Core Ultra 9 185H)")),
     ),
     card(
         "GeForce RTX 4070 Laptop GPU",
         &[],
         &Chip { class: &ADA_GEFORCE, sm: 36, mhz: 2175, gib: 8, mb_per_s: 256_000 },
-        &Mib(7_806, "Ultralytics or YOLOv5 banner in a public log: torch 2.7.1"),
+        &Mib(7_806, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.7.1")),
     ),
     card(
         "GeForce RTX 4080 Laptop GPU",
@@ -120,7 +123,7 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 5060 Ti",
         &[],
         &Chip { class: &BLACKWELL_GEFORCE, sm: 36, mhz: 2572, gib: 16, mb_per_s: 448_000 },
-        &Mib(15_816, "Luce-Org/lucebox#407"),
+        &Mib(15_816, cite!("Luce-Org/lucebox#407")),
     ),
     card(
         "GeForce RTX 5070",
@@ -132,19 +135,19 @@ pub(super) static ROWS: &[Device] = &[
         "GeForce RTX 5070 Ti",
         &[],
         &Chip { class: &BLACKWELL_GEFORCE, sm: 70, mhz: 2452, gib: 16, mb_per_s: 896_000 },
-        &Mib(15_842, "ggml_cuda_init line in a public llama.cpp log"),
+        &Mib(15_842, cite!("ggml_cuda_init line in a public llama.cpp log")),
     ),
     card(
         "GeForce RTX 5080",
         &[],
         &Chip { class: &BLACKWELL_GEFORCE, sm: 84, mhz: 2617, gib: 16, mb_per_s: 960_000 },
-        &Mib(15_840, "Ultralytics or YOLOv5 banner in a public log: 15.47 GiB"),
+        &Mib(15_840, cite!("Ultralytics or YOLOv5 banner in a public log: 15.47 GiB")),
     ),
     card(
         "GeForce RTX 5090",
         &[],
         &Chip { class: &BLACKWELL_GEFORCE, sm: 170, mhz: 2407, gib: 32, mb_per_s: 1_792_000 },
-        &CentiGib(3_136, "TrajectoryCrafter/TrajectoryCrafter#20"),
+        &CentiGib(3_136, cite!("TrajectoryCrafter/TrajectoryCrafter#20")),
     ),
     // GeForce 50 in laptops.
     card(

@@ -32,26 +32,26 @@ pub(super) static ROWS: &[Device] = &[
         "RTX A2000 12GB",
         &[],
         &Chip { class: &AMPERE_FULL, sm: 26, mhz: 1200, gib: 12, mb_per_s: 288_000 },
-        &Mib(12_017, "Ultralytics or YOLOv5 banner in a public log: torch 2.1.0"),
+        &Mib(12_017, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.1.0")),
     ),
     card(
         "RTX A4000",
         &[],
         &Chip { class: &AMPERE_FULL, sm: 48, mhz: 1560, gib: 16, mb_per_s: 448_000 },
-        &CentiGib(1_561, "DengKaiCQ/VGGT-Long#6"),
+        &CentiGib(1_561, cite!("DengKaiCQ/VGGT-Long#6")),
     ),
     card("RTX A4500", &[], &Chip { class: &AMPERE_FULL, sm: 56, mhz: 1650, gib: 20, mb_per_s: 640_000 }, &Estimated),
     card(
         "RTX A5000",
         &[],
         &Chip { class: &AMPERE_FULL, sm: 64, mhz: 1695, gib: 24, mb_per_s: 768_000 },
-        &Mib(24_114, "torch.cuda.get_device_properties in a public log: 24138 in another"),
+        &Mib(24_114, cite!("torch.cuda.get_device_properties in a public log: 24138 in another")),
     ),
     card(
         "RTX A6000",
         &[],
         &Chip { class: &AMPERE_FULL, sm: 84, mhz: 1800, gib: 48, mb_per_s: 768_000 },
-        &Mib(48_676, "torch.cuda.get_device_properties in a public log: ECC off"),
+        &Mib(48_676, cite!("torch.cuda.get_device_properties in a public log: ECC off")),
     ),
     // Ada. Totals are with ECC off; ECC takes a sixteenth of the nominal size.
     card(
@@ -84,7 +84,7 @@ pub(super) static ROWS: &[Device] = &[
         &Chip { class: &ADA_FULL, sm: 142, mhz: 2505, gib: 48, mb_per_s: 960_000 },
         &Mib(
             48_539,
-            "Ultralytics or YOLOv5 banner in a public log, ECC off; 44.43 GiB with ECC, DINGYANB/MTVCrafter#21",
+            cite!("Ultralytics or YOLOv5 banner in a public log, ECC off; 44.43 GiB with ECC, DINGYANB/MTVCrafter#21"),
         ),
     ),
     // Blackwell.
@@ -92,7 +92,7 @@ pub(super) static ROWS: &[Device] = &[
         "RTX PRO 6000 Blackwell Workstation Edition",
         &["RTX PRO 6000"],
         &Chip { class: &BLACKWELL_FULL, sm: 188, mhz: 2617, gib: 96, mb_per_s: 1_792_000 },
-        &CentiGib(9_497, "antirez/ds4#431"),
+        &CentiGib(9_497, cite!("antirez/ds4#431")),
     ),
     card(
         "RTX PRO 6000 Blackwell Max-Q Workstation Edition",
@@ -104,6 +104,6 @@ pub(super) static ROWS: &[Device] = &[
         "RTX PRO 6000 Blackwell Server Edition",
         &["RTX PRO 6000 Server"],
         &Chip { class: &BLACKWELL_FULL, sm: 188, mhz: 2497, gib: 96, mb_per_s: 1_597_000 },
-        &Mib(97_250, "torch.cuda.get_device_properties in a public log: torch 2.7.1"),
+        &Mib(97_250, cite!("torch.cuda.get_device_properties in a public log: torch 2.7.1")),
     ),
 ];

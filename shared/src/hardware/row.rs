@@ -70,47 +70,57 @@ const fn published(major: u8, reserve_mib: u64, gflops: [u64; 3], source: &'stat
 // GeForce halves the float32-accumulate rate from Turing on; workstation and data centre boards of the same chip do not
 // (A10G and L40 do, by their data sheets).
 pub(super) static PASCAL: Class =
-    class(6, 1, [256, 0], 20, "NVIDIA GeForce GTX 1080 whitepaper and GeForce 10 specifications");
-pub(super) static GP100: Class = class(6, 0, [128, 0], 20, "NVIDIA Tesla P100 whitepaper and PCIe data sheet");
+    class(6, 1, [256, 0], 20, cite!("NVIDIA GeForce GTX 1080 whitepaper and GeForce 10 specifications"));
+pub(super) static GP100: Class = class(6, 0, [128, 0], 20, cite!("NVIDIA Tesla P100 whitepaper and PCIe data sheet"));
 pub(super) static VOLTA: Class =
-    class(7, 0, [128, 1024], 100, "NVIDIA Tesla V100 GPU Architecture whitepaper and data sheet");
-pub(super) static TITAN_V: Class = published(7, 100, [14_900, 0, 110_000], "NVIDIA TITAN V product page");
-pub(super) static GTX_16: Class = class(7, 5, [128, 0], 160, "NVIDIA GeForce GTX 16 series specifications");
+    class(7, 0, [128, 1024], 100, cite!("NVIDIA Tesla V100 GPU Architecture whitepaper and data sheet"));
+pub(super) static TITAN_V: Class = published(7, 100, [14_900, 0, 110_000], cite!("NVIDIA TITAN V product page"));
+pub(super) static GTX_16: Class = class(7, 5, [128, 0], 160, cite!("NVIDIA GeForce GTX 16 series specifications"));
 pub(super) static TURING_GEFORCE: Class =
-    class(7, 5, [128, 512], 160, "NVIDIA Turing GPU Architecture whitepaper, appendix A");
+    class(7, 5, [128, 512], 160, cite!("NVIDIA Turing GPU Architecture whitepaper, appendix A"));
 pub(super) static TURING_FULL: Class =
-    class(7, 5, [128, 1024], 160, "NVIDIA Turing GPU Architecture whitepaper and board data sheet");
+    class(7, 5, [128, 1024], 160, cite!("NVIDIA Turing GPU Architecture whitepaper and board data sheet"));
 pub(super) static GA100: Class =
-    class(8, 0, [128, 2048], 150, "NVIDIA A100 Tensor Core GPU Architecture whitepaper and board data sheet");
-pub(super) static AMPERE_GEFORCE: Class =
-    class(8, 6, [256, 512], 150, "NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and GeForce 30 specifications");
+    class(8, 0, [128, 2048], 150, cite!("NVIDIA A100 Tensor Core GPU Architecture whitepaper and board data sheet"));
+pub(super) static AMPERE_GEFORCE: Class = class(
+    8,
+    6,
+    [256, 512],
+    150,
+    cite!("NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and GeForce 30 specifications"),
+);
 pub(super) static AMPERE_FULL: Class =
-    class(8, 6, [256, 1024], 150, "NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and board data sheet");
+    class(8, 6, [256, 1024], 150, cite!("NVIDIA Ampere GA102 GPU Architecture whitepaper v2 and board data sheet"));
 pub(super) static A10G: Class =
-    class(8, 6, [256, 512], 150, "Amazon EC2 G5 / NVIDIA A10G data sheet (70 TFLOPS FP16, 35 FP32)");
+    class(8, 6, [256, 512], 150, cite!("Amazon EC2 G5 / NVIDIA A10G data sheet (70 TFLOPS FP16, 35 FP32)"));
 pub(super) static ADA_GEFORCE: Class =
-    class(8, 9, [256, 512], 210, "NVIDIA Ada GPU Architecture whitepaper v2.1 and GeForce 40 specifications");
+    class(8, 9, [256, 512], 210, cite!("NVIDIA Ada GPU Architecture whitepaper v2.1 and GeForce 40 specifications"));
 pub(super) static ADA_FULL: Class =
-    class(8, 9, [256, 1024], 210, "NVIDIA Ada GPU Architecture whitepaper v2.1 and board data sheet");
-pub(super) static L40: Class = class(8, 9, [256, 512], 210, "NVIDIA L40 data sheet (181 TFLOPS FP16 dense)");
+    class(8, 9, [256, 1024], 210, cite!("NVIDIA Ada GPU Architecture whitepaper v2.1 and board data sheet"));
+pub(super) static L40: Class = class(8, 9, [256, 512], 210, cite!("NVIDIA L40 data sheet (181 TFLOPS FP16 dense)"));
 pub(super) static BLACKWELL_GEFORCE: Class = class(
     12,
     0,
     [256, 512],
     440,
-    "NVIDIA RTX Blackwell GPU Architecture whitepaper v1.1 and GeForce 50 specifications",
+    cite!("NVIDIA RTX Blackwell GPU Architecture whitepaper v1.1 and GeForce 50 specifications"),
 );
 pub(super) static BLACKWELL_FULL: Class =
-    class(12, 0, [256, 1024], 440, "NVIDIA RTX PRO Blackwell GPU Architecture whitepaper and board data sheet");
-pub(super) static H100_PCIE: Class = published(9, 150, [51_200, 378_000, 756_000], "NVIDIA H100 data sheet, PCIe");
+    class(12, 0, [256, 1024], 440, cite!("NVIDIA RTX PRO Blackwell GPU Architecture whitepaper and board data sheet"));
+pub(super) static H100_PCIE: Class =
+    published(9, 150, [51_200, 378_000, 756_000], cite!("NVIDIA H100 data sheet, PCIe"));
 pub(super) static H100_SXM: Class =
-    published(9, 150, [66_900, 494_700, 989_400], "NVIDIA H100 Tensor Core GPU Architecture whitepaper, SXM5");
-pub(super) static H100_NVL: Class = published(9, 150, [60_000, 417_500, 835_000], "NVIDIA H100 data sheet, NVL");
-pub(super) static H200: Class = published(9, 150, [66_900, 494_700, 989_400], "NVIDIA H200 data sheet, SXM");
+    published(9, 150, [66_900, 494_700, 989_400], cite!("NVIDIA H100 Tensor Core GPU Architecture whitepaper, SXM5"));
+pub(super) static H100_NVL: Class = published(9, 150, [60_000, 417_500, 835_000], cite!("NVIDIA H100 data sheet, NVL"));
+pub(super) static H200: Class = published(9, 150, [66_900, 494_700, 989_400], cite!("NVIDIA H200 data sheet, SXM"));
 pub(super) static B200: Class =
-    published(10, 500, [75_000, 1_125_000, 2_250_000], "NVIDIA HGX B200 data sheet, one of eight");
-pub(super) static GB200: Class =
-    published(10, 500, [80_000, 1_250_000, 2_500_000], "NVIDIA GB200 NVL72 data sheet, one of two GPUs of a superchip");
+    published(10, 500, [75_000, 1_125_000, 2_250_000], cite!("NVIDIA HGX B200 data sheet, one of eight"));
+pub(super) static GB200: Class = published(
+    10,
+    500,
+    [80_000, 1_250_000, 2_500_000],
+    cite!("NVIDIA GB200 NVL72 data sheet, one of two GPUs of a superchip"),
+);
 
 /// Builds a row whose reported name is its own.
 pub(super) const fn card(name: &'static str, aliases: &'static [&'static str], chip: &Chip, total: &Total) -> Device {

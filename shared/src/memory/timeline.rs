@@ -230,6 +230,6 @@ pub fn live_at(program: &Program, outcome: &Outcome, moment: Moment) -> Vec<Live
             }
         })
         .collect();
-    live.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.layer.cmp(&b.layer)));
+    live.sort_unstable_by_key(|tensor| (std::cmp::Reverse(tensor.bytes), tensor.layer, tensor.stored.code()));
     live
 }

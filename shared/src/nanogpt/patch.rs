@@ -56,7 +56,7 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
         }
     }
 
-    edits.sort_by_key(|(start, _, _)| *start);
+    edits.sort_unstable_by_key(|(start, end, _)| (*start, *end));
     let mut out = String::with_capacity(text.len() + appended.len() + 64 * edits.len());
     let mut done = 0;
     for (start, end, replacement) in edits {

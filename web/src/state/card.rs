@@ -50,10 +50,10 @@ pub fn choices() -> impl Iterator<Item = (&'static str, String)> {
 /// The cards whose name has every word that was typed, in any order; first the one the typed text is taken for.
 pub fn matching(typed: &str) -> Vec<(&'static str, String)> {
     let meant = find(typed.trim()).ok().map(|device| &*device.name);
-    let words: Vec<String> = typed.split_whitespace().map(str::to_lowercase).collect();
+    let words: Vec<String> = typed.split_whitespace().map(str::to_ascii_lowercase).collect();
     let mut found: Vec<_> = choices()
         .filter(|(name, memory)| {
-            let text = format!("{name} {memory}").to_lowercase();
+            let text = format!("{name} {memory}").to_ascii_lowercase();
             words.iter().all(|word| text.contains(word))
         })
         .collect();
