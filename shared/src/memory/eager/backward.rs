@@ -60,10 +60,15 @@ impl Backward<'_, '_> {
     /// A gradient that is kept goes straight to its parameter's slot; one that is added is transient.
     fn gradient(&mut self, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
         self.parameter = self.parameter.saturating_sub(1);
+        self.gradient_of(self.parameter, tensor, layer)
+    }
+
+    /// The same for a parameter by its index.
+    fn gradient_of(&mut self, parameter: usize, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
         if self.accumulates {
             return Some(self.run.w.alloc(tensor, layer));
         }
-        let slot = self.run.gradient(self.parameter);
+        let slot = self.run.gradient(parameter);
         self.run.w.alloc_in(slot, tensor, layer);
         None
     }
@@ -202,13 +207,13 @@ impl Backward<'_, '_> {
         let (dinput, dweight);
         if bias {
             dinput = self.run.w.alloc(rows.dinput, at);
-            dweight = self.weight_gradient(weight, if half { narrow } else { wide }, at);
+            dweight = self.linear_gradient(weight, if half { narrow } else { wide }, at);
         } else {
-            dweight = self.weight_gradient(weight, if half { narrow } else { wide }, at);
+            dweight = self.linear_gradient(weight, if half { narrow } else { wide }, at);
             dinput = self.run.w.alloc(rows.dinput, at);
         }
         let [narrow_bias, wide_bias] = rows.dbias;
-        let dbias = bias.then(|| self.bias_gradient(weight + 1, if half { narrow_bias } else { wide_bias }, at));
+        let dbias = bias.then(|| self.linear_gradient(weight + 1, if half { narrow_bias } else { wide_bias }, at));
         if owns_gradient {
             self.run.w.free(dout);
         }
@@ -232,19 +237,13 @@ impl Backward<'_, '_> {
         self.parameter
     }
 
-    /// Where a product writes a weight's gradient: in half precision to a place of its own, in float32 to the
-    /// gradient itself.
-    fn weight_gradient(&mut self, parameter: usize, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
-        if self.run.train.is_half() || self.accumulates {
+    /// Where a linear layer's kernel writes the gradient of its weight or bias: in half precision to a place of its
+    /// own, in float32 to the gradient itself.
+    fn linear_gradient(&mut self, parameter: usize, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
+        if self.run.train.is_half() {
             return Some(self.run.w.alloc(tensor, layer));
         }
-        let slot = self.run.gradient(parameter);
-        self.run.w.alloc_in(slot, tensor, layer);
-        None
-    }
-
-    fn bias_gradient(&mut self, parameter: usize, tensor: Tensor, layer: Option<u64>) -> Option<Slot> {
-        self.weight_gradient(parameter, tensor, layer)
+        self.gradient_of(parameter, tensor, layer)
     }
 
     /// Turns a product's result into the parameter's gradient, or adds it to the one that is there.
@@ -254,14 +253,9 @@ impl Backward<'_, '_> {
             self.run.w.free(made);
             return;
         }
-        if self.accumulates {
-            let gradient = self.run.w.alloc(wide, layer);
-            self.run.w.free_all([made, gradient]);
-        } else {
-            let slot = self.run.gradient(parameter);
-            self.run.w.alloc_in(slot, wide, layer);
-            self.run.w.free(made);
-        }
+        let added = self.gradient_of(parameter, wide, layer);
+        self.run.w.free(made);
+        self.run.w.free_some(added);
     }
 
     fn embeddings(&mut self, residual: Slot, mask: Option<Slot>, pos: Slot, dlm_head: Slot) {
@@ -273,12 +267,7 @@ impl Backward<'_, '_> {
         }
         let (wte, wpe) = (0, 1);
         let summed = (self.run.train.batch_size > 1).then(|| self.run.w.alloc(Tensor::DposSum, None));
-        let dwpe = if self.accumulates {
-            Some(self.run.w.alloc(Tensor::Dwpe, None))
-        } else {
-            self.run.w.alloc_in(self.run.gradient(wpe), Tensor::Dwpe, None);
-            None
-        };
+        let dwpe = self.gradient_of(wpe, Tensor::Dwpe, None);
         if self.run.config.block_size() > EMBEDDING_SORT_ABOVE {
             embedding_scratch(self.run, POSITION_SCRATCH);
         }
@@ -292,13 +281,9 @@ impl Backward<'_, '_> {
         self.run.w.free(gradient);
         self.run.w.free_kept(self.run.name(Name::X));
         // lm_head and wte are one parameter: their gradients are added into a third tensor.
-        if self.accumulates {
-            let sum = self.run.w.alloc(Tensor::Dwte, None);
-            self.run.w.free_all([dlm_head, dwte, sum]);
-        } else {
-            self.run.w.alloc_in(self.run.gradient(wte), Tensor::Dwte, None);
-            self.run.w.free_all([dlm_head, dwte]);
-        }
+        let added = self.gradient_of(wte, Tensor::Dwte, None);
+        self.run.w.free_all([dlm_head, dwte]);
+        self.run.w.free_some(added);
     }
 }
 

@@ -134,6 +134,17 @@ fn norm(run: &mut Run<'_>, layer: u64, saves: Saves, rows: [Tensor; 3]) -> Norm 
     Norm { out, mean, rstd }
 }
 
+/// Dropout of a branch's output, which goes: what comes out, and the mask where autograd saves it.
+fn dropout(run: &mut Run<'_>, layer: u64, saves: Saves, input: Slot, rows: [Tensor; 2]) -> (Slot, Option<Slot>) {
+    let [dropped, mask] = rows.map(|row| run.w.alloc(row, Some(layer)));
+    run.w.free(input);
+    if saves == Saves::All {
+        return (dropped, Some(mask));
+    }
+    run.w.free(mask);
+    (dropped, None)
+}
+
 fn compute(
     run: &mut Run<'_>,
     layer: u64,
@@ -162,15 +173,7 @@ fn compute(
     let mut attproj = run.w.alloc(Tensor::Attproj, at);
     let mut attproj_mask = None;
     if drops {
-        let dropped = run.w.alloc(Tensor::AttprojDropped, at);
-        let mask = run.w.alloc(Tensor::AttprojMask, at);
-        run.w.free(attproj);
-        attproj = dropped;
-        attproj_mask = Some(mask);
-        if !keeps {
-            run.w.free(mask);
-            attproj_mask = None;
-        }
+        (attproj, attproj_mask) = dropout(run, layer, saves, attproj, [Tensor::AttprojDropped, Tensor::AttprojMask]);
     }
     // attn returns: y, q, k, v and its argument go unless autograd holds them.
     run.w.free_all(attended.dead.iter().copied());
@@ -202,15 +205,7 @@ fn compute(
             run.w.free(fch_gelu);
         }
         if drops {
-            let dropped = run.w.alloc(Tensor::FcprojDropped, at);
-            let mask = run.w.alloc(Tensor::FcprojMask, at);
-            run.w.free(fcproj);
-            fcproj = dropped;
-            fcproj_mask = Some(mask);
-            if !keeps {
-                run.w.free(mask);
-                fcproj_mask = None;
-            }
+            (fcproj, fcproj_mask) = dropout(run, layer, saves, fcproj, [Tensor::FcprojDropped, Tensor::FcprojMask]);
         }
         if !keeps || half {
             run.w.free(ln2.out);
