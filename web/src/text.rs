@@ -154,31 +154,19 @@ pub const OTHERS_BAND: &str = "other programs";
 pub const CONTEXT_BAND: &str = "CUDA context";
 pub const FAILS_HERE: &str = "fails here";
 pub const NOT_REACHED: &str = "not reached: what it would need";
-pub const CERTAINTIES: [(Certainty, &str, &str); 3] = [
-    (Certainty::Exact, "exact", "follows from recorded runs of that kind, to the byte"),
-    (Certainty::Measured, "measured", "read off a card or a message of one"),
-    (Certainty::Estimated, "estimated", "computed from a rule that fits what was seen"),
+/// Each with what it means.
+pub const CERTAINTIES: [(Certainty, &str); 3] = [
+    (Certainty::Exact, "follows from recorded runs of that kind, to the byte"),
+    (Certainty::Measured, "read off a card or a message of one"),
+    (Certainty::Estimated, "computed from a rule that fits what was seen"),
 ];
 
 pub const fn certainty(certainty: Certainty) -> &'static str {
-    match certainty {
-        Certainty::Exact => "exact",
-        Certainty::Measured => "measured",
-        Certainty::Estimated => "estimated",
-    }
+    certainty.name()
 }
 
 pub const fn category(category: Category) -> &'static str {
-    match category {
-        Category::Parameters => "parameters",
-        Category::Gradients => "gradients",
-        Category::OptimizerState => "optimizer state",
-        Category::CastCache => "cast cache",
-        Category::Activations => "activations",
-        Category::LogitsAndLoss => "logits and loss",
-        Category::Workspace => "workspace",
-        Category::Input => "input",
-    }
+    category.label()
 }
 
 /// Whether a phase belongs to an iteration of the training loop.

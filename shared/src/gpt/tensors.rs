@@ -67,6 +67,17 @@ impl Category {
             Self::Input => "input",
         }
     }
+
+    /// The name for a person, in English.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::OptimizerState => "optimizer state",
+            Self::CastCache => "cast cache",
+            Self::LogitsAndLoss => "logits and loss",
+            _ => self.name(),
+        }
+    }
 }
 
 /// Why a tensor is alive as long as it is.

@@ -23,6 +23,18 @@ pub enum Certainty {
     Estimated,
 }
 
+impl Certainty {
+    /// The word for it, in the JSON contract and for a person.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Measured => "measured",
+            Self::Estimated => "estimated",
+        }
+    }
+}
+
 /// What the figures of a plan rest on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Basis {

@@ -262,8 +262,8 @@ fn Legend(budget: Budget) -> impl IntoView {
                 </li>
             </ul>
             <ul class="legend__marks">
-                {text::CERTAINTIES.map(|(certainty, word, meaning)| view! {
-                    <li title=meaning><span aria-hidden="true"><Mark certainty /></span>" "{word}</li>
+                {text::CERTAINTIES.map(|(certainty, meaning)| view! {
+                    <li title=meaning><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
                 }).collect_view()}
             </ul>
         </div>

@@ -141,7 +141,7 @@ fn peak(plan: &Plan, style: &Style) -> String {
     let heading = format!("At the peak, {}", in_phase(peak.phase));
     let mut text = style.paint(Ink::Heading, &heading) + "\n";
     let rows = Category::ALL.iter().zip(peak.by_category).filter(|(_, bytes)| *bytes > 0);
-    let rows: Vec<(&str, u64)> = rows.map(|(category, bytes)| (category_name(*category), bytes)).collect();
+    let rows: Vec<(&str, u64)> = rows.map(|(category, bytes)| (category.label(), bytes)).collect();
     for (name, bytes) in rows {
         text.push_str(&row(name, &human_size(bytes), &share(bytes, peak.live_bytes), style));
     }
@@ -196,9 +196,9 @@ fn basis(plan: &Plan, style: &Style) -> String {
         Certainty::Exact | Certainty::Measured => "as given",
     };
     let rows = [
-        ("allocated", certainty(basis.allocated), allocated),
-        ("reserved", certainty(basis.reserved), "a replica of PyTorch's allocator"),
-        ("CUDA context", certainty(basis.context), context),
+        ("allocated", basis.allocated.name(), allocated),
+        ("reserved", basis.reserved.name(), "a replica of PyTorch's allocator"),
+        ("CUDA context", basis.context.name(), context),
         ("card", card.0, card.1),
     ];
     let mut text = style.paint(Ink::Heading, "What the figures rest on") + "\n";
@@ -237,27 +237,6 @@ fn share(part: u64, whole: u64) -> String {
         0..10 if part > 0 => " <1 %".to_owned(),
         _ if part < whole => format!("{:>3} %", ((per_mille + 5) / 10).min(99)),
         _ => "100 %".to_owned(),
-    }
-}
-
-const fn certainty(certainty: Certainty) -> &'static str {
-    match certainty {
-        Certainty::Exact => "exact",
-        Certainty::Measured => "measured",
-        Certainty::Estimated => "estimated",
-    }
-}
-
-const fn category_name(category: Category) -> &'static str {
-    match category {
-        Category::Parameters => "parameters",
-        Category::Gradients => "gradients",
-        Category::OptimizerState => "optimizer state",
-        Category::CastCache => "cast cache",
-        Category::Activations => "activations",
-        Category::LogitsAndLoss => "logits and loss",
-        Category::Workspace => "workspace",
-        Category::Input => "input",
     }
 }
 
