@@ -196,19 +196,3 @@ impl Plan {
         timeline::live_at(&self.program, &self.outcome, moment)
     }
 }
-
-impl Plan {
-    /// Events replayed, for benchmarks.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn n_events(&self) -> usize {
-        self.outcome.played.iter().map(|p| self.program.sections[p.section.index()].events.len()).sum()
-    }
-
-    /// Events written, for benchmarks.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn n_written(&self) -> (usize, usize) {
-        (self.program.sections.iter().map(|s| s.events.len()).sum(), self.outcome.played.len())
-    }
-}

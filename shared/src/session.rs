@@ -10,7 +10,7 @@ use crate::{
     dtype::Dtype,
     gpt::{
         GptConfig, GptShape,
-        presets::{GPT2_BLOCK_SIZE, PADDED_GPT2_VOCAB_SIZE, Preset},
+        presets::{GPT2_BLOCK_SIZE, Preset},
     },
     hardware::{self, ComputeCapability, Device, context},
     memory::{allocator::SegmentKind, message::TorchVersion},
@@ -192,13 +192,14 @@ impl Resolver {
         }
     }
 
-    fn count(&mut self, key: &'static str, otherwise: u64) -> u64 {
-        self.settings.get_u64(key).unwrap_or(otherwise)
+    /// A count that has a default in nanoGPT's table.
+    fn count(&mut self, key: &'static str) -> u64 {
+        self.settings.get_u64(key).unwrap_or_default()
     }
 
     fn shape(&mut self) -> GptShape {
-        let block_size = self.count("block_size", GPT2_BLOCK_SIZE);
-        let dropout = self.settings.get_f64("dropout").unwrap_or(0.0);
+        let block_size = self.count("block_size");
+        let dropout = self.settings.get_f64("dropout").unwrap_or_default();
         let init_from = self.settings.get_str("init_from").unwrap_or_default();
         if let Some(preset) = Preset::named(&init_from) {
             if block_size > GPT2_BLOCK_SIZE {
@@ -227,13 +228,13 @@ impl Resolver {
             ),
         }
         GptShape {
-            n_layer: self.count("n_layer", 12),
-            n_head: self.count("n_head", 12),
-            n_embd: self.count("n_embd", 768),
+            n_layer: self.count("n_layer"),
+            n_head: self.count("n_head"),
+            n_embd: self.count("n_embd"),
             block_size,
             vocab_size: self.vocab_size(),
             dropout,
-            bias: self.settings.get_bool("bias").unwrap_or(false),
+            bias: self.settings.get_bool("bias").unwrap_or_default(),
         }
     }
 
@@ -250,11 +251,10 @@ impl Resolver {
             );
             return SHAKESPEARE_CHAR_VOCAB_SIZE;
         }
-        PADDED_GPT2_VOCAB_SIZE
+        self.settings.vocab_size()
     }
 
     fn train(&mut self, options: &Options, supports_bfloat16: bool) -> TrainConfig {
-        let defaults = TrainConfig::default();
         let dtype = self.settings.dtype(supports_bfloat16);
         let dtype = match dtype.as_str() {
             "float32" => Dtype::Float32,
@@ -270,7 +270,7 @@ impl Resolver {
             let message = format!("device is {device:?}; the plan is for the same run on a CUDA card");
             self.say(Severity::Warning, "device", message);
         }
-        let micro_steps = self.count("gradient_accumulation_steps", 40);
+        let micro_steps = self.count("gradient_accumulation_steps");
         let world_size = options.world_size.max(1);
         if !micro_steps.is_multiple_of(world_size) {
             let message = format!(
@@ -280,15 +280,15 @@ impl Resolver {
             self.error("gradient_accumulation_steps", message);
         }
         TrainConfig {
-            batch_size: self.count("batch_size", defaults.batch_size),
+            batch_size: self.count("batch_size"),
             gradient_accumulation_steps: (micro_steps / world_size).max(u64::from(micro_steps > 0)),
             dtype,
-            compile: self.settings.get_bool("compile").unwrap_or(true),
-            eval_iters: self.count("eval_iters", defaults.eval_iters),
-            eval_interval: self.count("eval_interval", defaults.eval_interval),
-            eval_only: self.settings.get_bool("eval_only").unwrap_or(false),
-            max_iters: self.count("max_iters", defaults.max_iters),
-            clips_gradients: self.settings.get_f64("grad_clip").unwrap_or(1.0) != 0.0,
+            compile: self.settings.get_bool("compile").unwrap_or_default(),
+            eval_iters: self.count("eval_iters"),
+            eval_interval: self.count("eval_interval"),
+            eval_only: self.settings.get_bool("eval_only").unwrap_or_default(),
+            max_iters: self.count("max_iters"),
+            clips_gradients: self.settings.get_f64("grad_clip").unwrap_or_default() != 0.0,
             resumes: self.settings.get_str("init_from").as_deref() == Some("resume"),
             attention: options.attention,
             optimizer: options.optimizer,

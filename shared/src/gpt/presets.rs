@@ -26,9 +26,6 @@ pub const GPT2_FAMILY: [Preset; 4] = [
 /// Rows of GPT-2's embedding.
 pub const GPT2_VOCAB_SIZE: u64 = 50_257;
 
-/// nanoGPT's vocabulary where the data set names none: GPT-2's, padded to a multiple of 64.
-pub const PADDED_GPT2_VOCAB_SIZE: u64 = 50_304;
-
 /// Tokens a sequence of every GPT-2.
 pub const GPT2_BLOCK_SIZE: u64 = 1024;
 

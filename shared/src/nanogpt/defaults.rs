@@ -131,8 +131,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
     (best.0 <= allowed).then_some(best.1)
 }
 
-/// Levenshtein distance in bytes.
-/// Single-character edits between two names.
+/// Single-byte edits between two names, Levenshtein's distance.
 #[must_use]
 pub fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,9 +1,10 @@
 //! Two messages that people posted, as the simulation prints them.
 
 use headroom_shared::{
-    gpt::{GptConfig, GptShape, presets::PADDED_GPT2_VOCAB_SIZE},
+    gpt::{GptConfig, GptShape},
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, program::Phase},
+    nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     plan::{Oom, Plan, Request, plan},
     train_config::{Attention, TrainConfig},
     units::{GIB, MIB},
@@ -16,7 +17,7 @@ fn gpt2_124m() -> GptConfig {
         n_head: 12,
         n_embd: 768,
         block_size: 1024,
-        vocab_size: PADDED_GPT2_VOCAB_SIZE,
+        vocab_size: DEFAULT_VOCAB_SIZE,
         dropout: 0.0,
         bias: false,
     };
