@@ -6,9 +6,11 @@ use headroom_shared::{
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, simulate::Moment},
     plan::{Request, plan},
-    train_config::{Attention, CrossEntropy, MAX_COUNT, Optimizer, TrainConfig},
+    train_config::{MAX_COUNT, TrainConfig},
 };
 use proptest::{prelude::*, sample::select};
+
+use crate::strategies::kinds;
 
 /// Any number, with those near a limit and small ones often.
 fn numbers() -> impl Strategy<Value = u64> {
@@ -50,12 +52,7 @@ fn shapes() -> impl Strategy<Value = GptShape> {
 
 fn trainings() -> impl Strategy<Value = TrainConfig> {
     let counts = (numbers(), numbers(), numbers(), numbers(), numbers(), numbers(), proptest::option::of(numbers()));
-    let kinds = (
-        select(vec![Dtype::Bfloat16, Dtype::Float16, Dtype::Float32, Dtype::Int64]),
-        select(vec![Attention::Flash, Attention::Math]),
-        select(vec![Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit]),
-        select(vec![CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused]),
-    );
+    let kinds = kinds(vec![Dtype::Bfloat16, Dtype::Float16, Dtype::Float32, Dtype::Int64]);
     (counts, kinds, any::<[bool; 7]>()).prop_map(|(counts, kinds, switches)| {
         let (batch_size, gradient_accumulation_steps, eval_iters, eval_interval, max_iters, world_size, eval_batch_size) =
             counts;

@@ -35,16 +35,21 @@ pub const EVEN_HEAD_SIZES: &[u64] = &[8, 16, 32, 64, 128];
 /// Others besides.
 pub const ANY_HEAD_SIZES: &[u64] = &[1, 3, 8, 11, 20, 32, 64, 100, 128, 160, 257, 320];
 
+/// Every choice of a training that is no count, with these dtypes.
+pub fn kinds(dtypes: Vec<Dtype>) -> impl Strategy<Value = (Dtype, Attention, Optimizer, CrossEntropy)> {
+    (
+        select(dtypes),
+        select(vec![Attention::Flash, Attention::Math]),
+        select(vec![Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit]),
+        select(vec![CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused]),
+    )
+}
+
 /// Trainings of any kind, with every switch. Compiled code with another loss than nanoGPT's is left out: the simulation
 /// writes whole logits there, and loses them.
 pub fn trainings() -> impl Strategy<Value = TrainConfig> {
     let counts = (1..9_u64, 1..4_u64, 0..3_u64, 0..4_u64, 1..3_u64);
-    let kinds = (
-        select(vec![Dtype::Bfloat16, Dtype::Float16, Dtype::Float32]),
-        select(vec![Attention::Flash, Attention::Math]),
-        select(vec![Optimizer::AdamwFused, Optimizer::AdamwForeach, Optimizer::Adamw8bit]),
-        select(vec![CrossEntropy::Whole, CrossEntropy::Chunked, CrossEntropy::Fused]),
-    );
+    let kinds = kinds(vec![Dtype::Bfloat16, Dtype::Float16, Dtype::Float32]);
     let patches = (1..3_u64, proptest::option::of(1..9_u64), any::<[bool; 6]>());
     (counts, kinds, patches).prop_map(|(counts, kinds, patches)| {
         let (batch_size, gradient_accumulation_steps, eval_iters, max_iters, eval_interval) = counts;

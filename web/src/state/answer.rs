@@ -140,16 +140,20 @@ impl PartialEq for Shared {
 }
 
 #[cfg(test)]
+impl Answer {
+    /// What a pasted text comes to.
+    pub fn of_text(text: &str) -> Self {
+        Self::of(&Session { text: text.into(), ..Session::default() })
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(text: &str) -> Answer {
-        Answer::of(&Session { text: text.into(), ..Session::default() })
-    }
-
     #[test]
     fn a_config_is_planned() {
-        let answer = answer("batch_size = 4\ncompile = False\n");
+        let answer = Answer::of_text("batch_size = 4\ncompile = False\n");
         let plan = answer.plan().expect("a plan");
         assert!(plan.fits);
         assert_eq!(answer.count("batch_size"), Some(4));
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn an_impossible_model_has_an_obstacle_and_keeps_its_fields() {
-        let answer = answer("n_head = 7\n");
+        let answer = Answer::of_text("n_head = 7\n");
         assert!(answer.plan().is_none());
         assert!(answer.obstacle().is_some_and(|why| why.contains("n_embd")));
         assert_eq!(answer.count("n_head"), Some(7));
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn loaded_weights_decide_the_shape() {
-        assert!(answer("init_from = 'gpt2-xl'").shape_is_loaded());
-        assert!(!answer("").shape_is_loaded());
+        assert!(Answer::of_text("init_from = 'gpt2-xl'").shape_is_loaded());
+        assert!(!Answer::of_text("").shape_is_loaded());
     }
 }

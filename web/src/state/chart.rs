@@ -275,11 +275,7 @@ pub fn share_of(column: usize, n_columns: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{answer::Answer, session::Session};
-
-    fn answer(text: &str) -> Answer {
-        Answer::of(&Session { text: text.into(), ..Session::default() })
-    }
+    use crate::state::answer::Answer;
 
     #[test]
     fn a_stepped_area_closes_on_itself() {
@@ -299,7 +295,7 @@ mod tests {
     #[test]
     fn the_chart_holds_capacity_and_peak() {
         for text in ["batch_size = 4\ncompile = False\n", "batch_size = 64\ncompile = False\n"] {
-            let answer = answer(text);
+            let answer = Answer::of_text(text);
             let planned = answer.planned.as_ref().expect("a plan");
             let chart = Chart::of(planned);
             assert!((0.0..1.0).contains(&chart.capacity_y), "{}", chart.capacity_y);

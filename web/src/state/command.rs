@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn json_is_the_contracts_document() {
-        let answer = Answer::of(&Session { text: "compile = False".into(), ..Session::default() });
+        let answer = Answer::of_text("compile = False");
         let json: serde_json::Value =
             serde_json::from_str(&plan_as_json(&answer).expect("a plan")).expect("valid JSON");
         assert_eq!(json["schema"], 1);

@@ -140,10 +140,10 @@ pub fn phase_at(timeline: &Timeline, column: usize) -> Option<Phase> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{answer::Answer, session::Session};
+    use crate::state::answer::Answer;
 
     fn with_course(text: &str, check: impl Fn(&Plan, &Timeline)) {
-        let answer = Answer::of(&Session { text: text.into(), ..Session::default() });
+        let answer = Answer::of_text(text);
         let planned = answer.planned.as_ref().expect("a plan");
         check(&planned.plan, &planned.timeline);
     }

@@ -114,12 +114,12 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{answer::Answer, session::Session};
+    use crate::state::answer::Answer;
 
     #[test]
     fn every_run_is_read_without_a_problem_and_planned() {
         for run in RUNS {
-            let answer = Answer::of(&Session { text: run.text.to_owned(), ..Session::default() });
+            let answer = Answer::of_text(run.text);
             assert_eq!(answer.resolved.settings.problems.as_slice(), [], "{}", run.label);
             assert!(answer.plan().is_some(), "{}", run.label);
         }

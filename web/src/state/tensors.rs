@@ -120,15 +120,11 @@ fn line(group: Group) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{answer::Answer, session::Session};
-
-    fn answer(text: &str) -> Answer {
-        Answer::of(&Session { text: text.into(), ..Session::default() })
-    }
+    use crate::state::answer::Answer;
 
     #[test]
     fn what_is_live_at_the_peak_sums_to_the_peak() {
-        let answer = answer("batch_size = 4\ncompile = False\n");
+        let answer = Answer::of_text("batch_size = 4\ncompile = False\n");
         let plan = answer.plan().expect("a plan");
         let live = live(plan, plan.peak.moment);
         assert_eq!(live.total_bytes, plan.peak.live_bytes);
@@ -140,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_same_tensor_of_many_blocks_is_one_line() {
-        let answer = answer("batch_size = 4\ncompile = False\n");
+        let answer = Answer::of_text("batch_size = 4\ncompile = False\n");
         let plan = answer.plan().expect("a plan");
         let live = live(plan, plan.peak.moment);
         let blocks = live.lines.iter().find(|line| line.name.contains("h.0–11.")).expect("tensors of all blocks");

@@ -126,10 +126,10 @@ fn millions(parameters: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{answer::Answer, session::Session};
+    use crate::state::answer::Answer;
 
     fn verdict(text: &str) -> Verdict {
-        let answer = Answer::of(&Session { text: text.into(), ..Session::default() });
+        let answer = Answer::of_text(text);
         Verdict::of(answer.plan().expect("a plan"))
     }
 
