@@ -1,5 +1,7 @@
 //! Bytes as people and PyTorch write them.
 
+use crate::decimal;
+
 /// Bytes in a KiB.
 pub const KIB: u64 = 1 << 10;
 /// Bytes in a MiB.
@@ -67,7 +69,7 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor).ok_or_else(error);
     }
-    let number: f64 = number.parse().map_err(|_| error())?;
+    let number = decimal::parse(number).ok_or_else(error)?;
     let bytes = number * factor as f64;
     if !(0.0..9.0e18).contains(&bytes) {
         return Err(error());

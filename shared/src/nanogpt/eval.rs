@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use super::literal::MAX_VALUE_BYTES;
 use super::problem::Severity;
 use super::value::Value;
+use crate::decimal;
 
 /// Why a value is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +297,9 @@ fn float_to_int(whole: f64) -> Computed {
 fn to_float(value: &Value) -> Computed {
     if let Value::Str(s) = value {
         let text = s.trim();
-        return text.parse().map(Value::Float).map_err(|_| stops("Python stops here: float() does not take this text"));
+        return decimal::parse(text)
+            .map(Value::Float)
+            .ok_or(stops("Python stops here: float() does not take this text"));
     }
     Number::of(value).map(|n| Value::Float(n.float())).ok_or(wrong_type(value, value))
 }

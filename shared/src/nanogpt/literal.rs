@@ -40,7 +40,7 @@ pub(super) fn number(text: &str) -> Result<Value, Reason> {
         return integer(&digits, radix);
     }
     // Rust takes a superset ("inf", "nan"), but a token starts with a digit or a point.
-    digits.parse().map(Value::Float).map_err(|_| NOT_A_NUMBER)
+    crate::decimal::parse(&digits).map(Value::Float).ok_or(NOT_A_NUMBER)
 }
 
 fn integer(digits: &str, radix: u32) -> Result<Value, Reason> {

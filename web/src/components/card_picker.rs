@@ -1,6 +1,6 @@
 //! The card and what else is on it.
 
-use headroom_shared::units::GIB;
+use headroom_shared::{decimal, units::GIB};
 use leptos::{html::Input, prelude::*};
 use web_sys::KeyboardEvent;
 
@@ -20,7 +20,7 @@ pub fn CardPicker(
     let others = Memo::new(move |_| budget.session.with(|s| format::gib_field(s.options.other_processes_bytes)));
     let set_others = move |typed: String| {
         let typed = typed.trim();
-        let gib: f64 = if typed.is_empty() { 0.0 } else { typed.parse().unwrap_or(-1.0) };
+        let gib = if typed.is_empty() { 0.0 } else { decimal::parse(typed).unwrap_or(-1.0) };
         // A card has no more than this; beyond it a field is half typed.
         if (0.0..=1024.0).contains(&gib) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was just checked")]

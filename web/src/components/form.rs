@@ -1,6 +1,9 @@
 //! The form of nanoGPT's keys: it shows what the text says, and writes into the text.
 
-use headroom_shared::nanogpt::{Value, defaults};
+use headroom_shared::{
+    decimal,
+    nanogpt::{Value, defaults},
+};
 use leptos::{html::Input, prelude::*};
 
 use super::dynamic::{flag, words};
@@ -91,13 +94,13 @@ fn Models(budget: Budget) -> impl IntoView {
 fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
     let NumberKey { key, min, max, step, is_real, is_shape } = number;
     let shown = budget.ask(move |answer| answer.number_text(key));
-    let value = Memo::new(move |_| shown.with(|shown| shown.parse::<f64>().unwrap_or(min)));
+    let value = Memo::new(move |_| shown.with(|shown| decimal::parse(shown).unwrap_or(min)));
     let enabled = budget.ask(move |answer| !(is_shape && answer.shape_is_loaded()));
     let field = NodeRef::<Input>::new();
     let leave = follow(field, shown.into());
     let set = move |typed: &str| {
         let value = if is_real {
-            typed.parse().ok().filter(|value: &f64| value.is_finite()).map(Value::Float)
+            decimal::parse(typed).filter(|value| value.is_finite()).map(Value::Float)
         } else {
             typed.parse().ok().map(Value::Int)
         };
