@@ -195,11 +195,13 @@ impl Device {
 pub fn devices() -> &'static [Device] {
     static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
         let parts = [geforce::ROWS, geforce_recent::ROWS, professional::ROWS, datacenter::ROWS];
-        // The order of the source stays within one capability; `find` leans on it. With the place as part of the key an
-        // unstable sort does, which is less code in the page.
-        let mut rows: Vec<_> = parts.concat().into_iter().enumerate().collect();
-        rows.sort_unstable_by_key(|(place, row)| (row.compute_capability, *place));
-        rows.into_iter().map(|(_, row)| row).collect()
+        let mut rows: Vec<Device> = Vec::new();
+        for row in parts.concat() {
+            // Behind its equals, so that the order of the source stays within one capability; `find` leans on it.
+            let at = rows.partition_point(|before| before.compute_capability <= row.compute_capability);
+            rows.insert(at, row);
+        }
+        rows
     });
     &DEVICES
 }

@@ -126,7 +126,7 @@ fn written_out(query: &str) -> Option<&'static Device> {
 /// A spelling reduced to what tells cards apart.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Spelling {
-    /// Sorted.
+    /// In the order of the text, which says nothing.
     words: Vec<String>,
     /// "sxm" or "pcie", where it is said.
     form: Option<&'static str>,
@@ -140,7 +140,6 @@ impl Spelling {
         for token in lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|token| !token.is_empty()) {
             spelling.take_token(token);
         }
-        spelling.words.sort_unstable();
         spelling
     }
 
@@ -198,7 +197,10 @@ impl Spelling {
     }
 
     fn fits(&self, spelling: &Self) -> bool {
-        self.words == spelling.words && (self.form.is_none() || self.form == spelling.form)
+        let count = |words: &[String], word: &String| words.iter().filter(|other| *other == word).count();
+        let same_words = self.words.len() == spelling.words.len()
+            && self.words.iter().all(|word| count(&self.words, word) == count(&spelling.words, word));
+        same_words && (self.form.is_none() || self.form == spelling.form)
     }
 }
 
@@ -210,26 +212,23 @@ fn compact(text: &str) -> String {
 /// The names that share most words with the query; among equals, most neighbouring letters.
 fn closest(query: &str) -> Vec<&'static str> {
     let (wanted, words) = (compact(query), Spelling::parse(query).words);
-    let mut ranked: Vec<(f64, usize, &'static str)> = devices()
-        .iter()
-        .enumerate()
-        .map(|(place, device)| {
-            let spellings = [&*device.name, &*device.reported_name].into_iter().chain(device.aliases.iter().copied());
-            let score = |spelling: &str| {
-                // A model number says more than "super" or "laptop".
-                let weight =
-                    |word: &String| if word.contains(|letter: char| letter.is_ascii_digit()) { 2.0 } else { 1.0 };
-                let parsed = Spelling::parse(spelling);
-                let shared: f64 = parsed.words.iter().filter(|word| words.contains(word)).map(weight).sum();
-                shared + resemblance(&wanted, &compact(spelling))
-            };
-            let best = spellings.map(score).fold(0.0, f64::max);
-            (best, place, &*device.name)
-        })
-        .collect();
-    // Equals stay in the order of the table.
-    ranked.sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
-    ranked.into_iter().take(MAX_SUGGESTIONS).map(|(_, _, name)| name).collect()
+    let mut best: Vec<(f64, &'static str)> = Vec::new();
+    for device in devices() {
+        let spellings = [&*device.name, &*device.reported_name].into_iter().chain(device.aliases.iter().copied());
+        let score = |spelling: &str| {
+            // A model number says more than "super" or "laptop".
+            let weight = |word: &String| if word.contains(|letter: char| letter.is_ascii_digit()) { 2.0 } else { 1.0 };
+            let parsed = Spelling::parse(spelling);
+            let shared: f64 = parsed.words.iter().filter(|word| words.contains(word)).map(weight).sum();
+            shared + resemblance(&wanted, &compact(spelling))
+        };
+        let score = spellings.map(score).fold(0.0, f64::max);
+        // Equals stay in the order of the table.
+        let rank = best.partition_point(|(better, _)| *better >= score);
+        best.insert(rank, (score, &*device.name));
+        best.truncate(MAX_SUGGESTIONS);
+    }
+    best.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Dice's coefficient over pairs of neighbouring letters, 0 to 1.

@@ -36,7 +36,7 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
     // What follows a bracket or string that is never closed is read by guesses, which an edit could turn.
     let sites = if reader.lexer.line_by_line { BTreeMap::new() } else { std::mem::take(&mut reader.sites) };
 
-    // (start, end, replacement), to be made from the end so that earlier offsets stay good.
+    // (start, end, replacement), in the order of the text.
     let mut edits: Vec<(usize, usize, String)> = Vec::new();
     let mut appended = String::new();
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
@@ -49,14 +49,15 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
         let site = sites.get(*key).filter(|site| site.in_place && !site.is_read_later);
         match site.and_then(|site| Some((site, line_end(text, site.value_end)?))) {
             Some((site, end)) => {
-                edits.push((site.op_start, site.value_end, format!("= {value}")));
-                edits.push((end, end, comment));
+                for edit in [(site.op_start, site.value_end, format!("= {value}")), (end, end, comment)] {
+                    let at = edits.partition_point(|before| (before.0, before.1) <= (edit.0, edit.1));
+                    edits.insert(at, edit);
+                }
             }
             None => appended.push_str(&format!("{key} = {value}{comment}{newline}")),
         }
     }
 
-    edits.sort_unstable_by_key(|(start, end, _)| (*start, *end));
     let mut out = String::with_capacity(text.len() + appended.len() + 64 * edits.len());
     let mut done = 0;
     for (start, end, replacement) in edits {

@@ -381,12 +381,16 @@ impl Plan {
                 plan.lines.push(Line::Scratch(at));
             }
             dead.clear();
-            dead.extend(graph.operands[kernel.outputs.start..kernel.inputs.end].iter().copied().filter(|buf| {
+            for &buf in &graph.operands[kernel.outputs.start..kernel.inputs.end] {
                 let buffer = &graph.buffers[buf.0];
-                buffer.last_use == at && !buffer.kept && !taken.contains(buf)
-            }));
-            dead.sort_unstable();
-            dead.dedup();
+                if buffer.last_use == at
+                    && !buffer.kept
+                    && !taken.contains(&buf)
+                    && let Err(place) = dead.binary_search(&buf)
+                {
+                    dead.insert(place, buf);
+                }
+            }
             for &buf in &dead {
                 let Some(memory) = plan.memory[buf.0] else { continue };
                 match graph.buffers[buf.0].origin {
