@@ -149,8 +149,8 @@ impl Allocator {
     pub fn alloc(&mut self, bytes: u64) -> Result<BlockId, OutOfMemory> {
         let small = bytes <= SMALL_SIZE;
         let pool = if small { &mut self.small } else { &mut self.large };
-        let (found, at) = match pool.best_fit(bytes, self.kind, &self.blocks) {
-            Some((found, at)) => (found, Some(at)),
+        let (found, entry) = match pool.best_fit(bytes, self.kind, &self.blocks) {
+            Some((found, entry)) => (found, Some(entry)),
             None => (self.new_room(bytes, small)?, None),
         };
         let block = self.blocks[found as usize];
@@ -164,14 +164,14 @@ impl Allocator {
                 next.prev = rest;
             }
             let pool = self.pool(small);
-            match at {
-                Some(at) => pool.shrink(at, (left, address, rest)),
-                None => pool.insert((left, address, rest)),
+            if let Some(entry) = entry {
+                pool.remove_entry(entry);
             }
+            pool.insert((left, address, rest));
             Block { size: bytes, next: rest, allocated: true, ..block }
         } else {
-            if let Some(at) = at {
-                self.pool(small).remove_at(at);
+            if let Some(entry) = entry {
+                self.pool(small).remove_entry(entry);
             }
             Block { allocated: true, ..block }
         };
@@ -186,10 +186,8 @@ impl Allocator {
         let mut block = self.blocks[id as usize];
         block.allocated = false;
         self.allocated_bytes -= block.size;
-        // A neighbour's place in the pool goes over to the merged block.
-        let mut place = None;
         if let Some(before) = self.free_block(block.prev) {
-            place = Some((before.size, before.address));
+            self.pool(block.small).remove((before.size, before.address));
             self.unused_ids.push(block.prev);
             (block.address, block.prev) = (before.address, before.prev);
             block.size += before.size;
@@ -198,9 +196,7 @@ impl Allocator {
             }
         }
         if let Some(behind) = self.free_block(block.next) {
-            if let Some(before) = place.replace((behind.size, behind.address)) {
-                self.pool(block.small).remove(before);
-            }
+            self.pool(block.small).remove((behind.size, behind.address));
             self.unused_ids.push(block.next);
             block.next = behind.next;
             block.size += behind.size;
@@ -209,11 +205,7 @@ impl Allocator {
             }
         }
         self.blocks[id as usize] = block;
-        let pool = self.pool(block.small);
-        match place {
-            Some(place) => pool.grow(place, block.key(id)),
-            None => pool.insert(block.key(id)),
-        }
+        self.pool(block.small).insert(block.key(id));
     }
 
     /// The mapped block of that number, if it is free.

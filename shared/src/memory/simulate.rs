@@ -173,12 +173,19 @@ impl Replay<'_> {
         let section = &self.program.sections[id.index()];
         self.played.push(Played { phase, section: id, start: Moment(self.moment) });
         let mut live_peak = self.live_bytes;
+        // Whether the last change reached the largest sum so far.
+        let mut rises = false;
         let reserved_peak_before = self.allocator.max_reserved_bytes();
         let codes = &self.codes[section.batch as usize];
         for event in &section.events {
             let slot = &mut self.slots[event.slot().index()];
             let Some(&(bytes, category)) = codes.get(event.code()) else {
                 if let Some(block) = slot.block.take() {
+                    // A peak is noted when it ends, not at each step up to it.
+                    if rises {
+                        rises = false;
+                        self.peak_by_category = self.live;
+                    }
                     self.allocator.free(block);
                     self.live_bytes -= slot.bytes;
                     self.live[usize::from(slot.category)] -= slot.bytes;
@@ -209,9 +216,12 @@ impl Replay<'_> {
                     self.live_bytes_peak = live_peak;
                     self.peak_moment = Moment(self.moment);
                     self.peak_phase = phase;
-                    self.peak_by_category = self.live;
+                    rises = true;
                 }
             }
+        }
+        if rises {
+            self.peak_by_category = self.live;
         }
         if self.allocator.max_reserved_bytes() > reserved_peak_before {
             self.reserved_peak_phase = phase;
