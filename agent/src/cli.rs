@@ -4,6 +4,7 @@
 //! reads is put together in memory and leaves by [`print`] alone.
 
 mod args;
+mod fixes;
 mod gpus;
 mod plan;
 mod print;

@@ -3,6 +3,7 @@
 //! Pure values: no I/O, no clock, no threads, no async, no browser and no GPU API. Bytes are `u64`. Builds for wasm32
 //! and natively, and imports no other crate of the workspace.
 
+pub mod advice;
 pub mod decimal;
 pub mod dtype;
 pub mod gpt;

@@ -119,15 +119,10 @@ pub struct Plan {
 /// # Errors
 /// A tensor is larger than any card.
 pub fn plan(request: Request) -> Result<Plan, PlanError> {
-    let card = Card {
-        compute_capability: request.device.compute_capability,
-        sm_count: request.device.sm_count.unwrap_or(basis::ASSUMED_SM_COUNT),
-    };
-    let program = program(&request.gpt, &request.train, card)?;
-    let outside = request.other_processes_bytes.saturating_add(request.context.bytes);
+    let program = request.program()?;
+    let outside = request.outside_bytes();
     let total = request.device.total_bytes;
-    let capacity = total.saturating_sub(outside);
-    let limited = simulate(&program, request.segments, capacity);
+    let limited = simulate(&program, request.segments, request.capacity_bytes());
     let failure = limited.failure;
     let outcome = match failure {
         Some(_) => simulate(&program, request.segments, u64::MAX),
@@ -177,6 +172,34 @@ pub fn plan(request: Request) -> Result<Plan, PlanError> {
         program,
         outcome,
     })
+}
+
+/// Whether a run gets through: [`plan`]'s answer for half its work. A run that no card could hold does not.
+#[must_use]
+pub fn fits(request: &Request) -> bool {
+    request
+        .program()
+        .is_ok_and(|program| simulate(&program, request.segments, request.capacity_bytes()).failure.is_none())
+}
+
+impl Request {
+    fn program(&self) -> Result<Program, PlanError> {
+        let card = Card {
+            compute_capability: self.device.compute_capability,
+            sm_count: self.device.sm_count.unwrap_or(basis::ASSUMED_SM_COUNT),
+        };
+        Ok(program(&self.gpt, &self.train, card)?)
+    }
+
+    /// What the card holds besides PyTorch's memory.
+    fn outside_bytes(&self) -> u64 {
+        self.other_processes_bytes.saturating_add(self.context.bytes)
+    }
+
+    /// What PyTorch can have.
+    fn capacity_bytes(&self) -> u64 {
+        self.device.total_bytes.saturating_sub(self.outside_bytes())
+    }
 }
 
 fn signed_difference(have: u64, need: u64) -> i64 {

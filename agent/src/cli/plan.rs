@@ -13,6 +13,7 @@ use std::{
 };
 
 use headroom_shared::{
+    advice::advise,
     link::encode,
     nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Severity, Source},
     plan::{Plan, PlanError, plan},
@@ -112,10 +113,11 @@ fn answer(request: &Request, resolved: &Resolved, plan: &Plan) -> Result<String,
     if request.link {
         return Ok(format!("{PAGE}#{}\n", encode(&resolved.settings, &request.options)));
     }
+    let advice = advise(&resolved.settings, &request.options, plan);
     if request.json {
-        return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config))? + "\n");
+        return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config, &advice))? + "\n");
     }
-    Ok(report::report(plan, &resolved.findings, &Style::of_stdout()))
+    Ok(report::report(plan, &advice, &resolved.findings, &Style::of_stdout()))
 }
 
 fn sources(given: &[Given]) -> Result<Vec<Source>, Error> {

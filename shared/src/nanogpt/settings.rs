@@ -165,6 +165,14 @@ impl Settings {
         self.get_u64("vocab_size").unwrap_or(DEFAULT_VOCAB_SIZE)
     }
 
+    /// Assigns a key, as another override at the end of the command line would.
+    pub fn assign(&mut self, key: &str, value: Value) {
+        let source = self.source_names.len();
+        self.source_names.push(format!("--{key}={value}"));
+        let origin = Origin { source, line: 1, column: 1, span: Span { start: 0, end: 0 } };
+        self.set(key, Setting { value, origin });
+    }
+
     pub(super) fn set(&mut self, key: &str, setting: Setting) {
         self.unevaluated.remove(key);
         let map = if defaults::find(key).is_some() { &mut self.values } else { &mut self.unknown };

@@ -4,7 +4,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Oom, Plan, basis::Basis};
-use crate::{gpt::tensors::Category, hardware::Device, memory::program::Phase};
+use crate::{
+    advice::{Advice, Fix},
+    gpt::tensors::Category,
+    hardware::Device,
+    memory::program::Phase,
+};
 
 /// The schema's number.
 pub const SCHEMA: u32 = 1;
@@ -45,7 +50,7 @@ struct PeakRow {
 impl Plan {
     /// The plan as a document; `config` holds nanoGPT's keys after overrides.
     #[must_use]
-    pub fn document<'a>(&'a self, config: &'a Map<String, Value>) -> Document<'a> {
+    pub fn document<'a>(&'a self, config: &'a Map<String, Value>, advice: &Advice) -> Document<'a> {
         let by_category = Category::ALL
             .iter()
             .zip(self.peak.by_category)
@@ -77,7 +82,7 @@ impl Plan {
             },
             oom: &self.oom,
             basis: &self.basis,
-            fixes: Vec::new(),
+            fixes: advice.fixes.iter().map(Fix::json).collect(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! No config makes the calculator panic: what it cannot plan is an error value.
 
 use headroom_shared::{
+    advice::Advice,
     dtype::Dtype,
     gpt::{GptConfig, GptShape, MAX_DIMENSION, MAX_N_LAYER},
     hardware::{ComputeCapability, Device, context::Estimate},
@@ -95,7 +96,7 @@ fn exercise(shape: GptShape, train: TrainConfig, device: Device, other_processes
     for moment in [Moment(0), plan.peak.moment, Moment(usize::MAX)] {
         assert!(plan.live_at(moment).iter().all(|tensor| tensor.bytes > 0));
     }
-    serde_json::to_string(&plan.document(&serde_json::Map::new())).expect("a plan is plain data");
+    serde_json::to_string(&plan.document(&serde_json::Map::new(), &Advice::default())).expect("a plan is plain data");
 }
 
 proptest! {

@@ -58,12 +58,10 @@ pub fn VerdictView(
             <div class="verdict__actions">
                 <CopyButton id="copy-link" label=text::COPY_LINK primary=true
                     content=move |()| Some(browser::address_with(&budget.session.with(Session::fragment))) />
-                <CopyButton id="copy-command" label=text::COPY_COMMAND content=move |()| {
-                    let options = budget.session.with(|session| session.options.clone());
-                    Some(budget.answer.with(|answer| command::command_line(&answer.0, &options)))
-                } />
+                <CopyButton id="copy-command" label=text::COPY_COMMAND
+                    content=move |()| Some(budget.with_options(command::command_line)) />
                 <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
-                    content=move |()| budget.answer.with(|answer| command::plan_as_json(&answer.0)) />
+                    content=move |()| budget.with_options(command::plan_as_json) />
             </div>
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.

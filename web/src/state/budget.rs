@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use headroom_shared::session::Options;
 use leptos::prelude::*;
 
 use super::{
@@ -55,6 +56,12 @@ impl Budget {
         question: Box<dyn Fn(&Answer) -> T + Send + Sync>,
     ) -> Memo<T> {
         Memo::new(move |_| self.answer.with(|answer| question(&answer.0)))
+    }
+
+    /// Something of the answer and the options it was asked with, as they are now.
+    pub fn with_options<T>(self, question: impl FnOnce(&Answer, &Options) -> T) -> T {
+        self.session
+            .with_untracked(|session| self.answer.with_untracked(|answer| question(&answer.0, &session.options)))
     }
 
     /// Whether what is drawn is of an earlier session, as this one has no plan.

@@ -1,6 +1,6 @@
 //! The run as a command line, and the plan as JSON: what a person takes away.
 
-use headroom_shared::{nanogpt::defaults, session::Options};
+use headroom_shared::{advice::advise, nanogpt::defaults, session::Options};
 
 use super::{answer::Answer, edit::shell_value, json};
 
@@ -26,8 +26,10 @@ pub fn command_line(answer: &Answer, options: &Options) -> String {
 }
 
 /// The plan as the command line's `--json` prints it.
-pub fn plan_as_json(answer: &Answer) -> Option<String> {
-    serde_json::to_value(answer.plan()?.document(&answer.resolved.config)).ok().map(|value| json::pretty(&value))
+pub fn plan_as_json(answer: &Answer, options: &Options) -> Option<String> {
+    let plan = answer.plan()?;
+    let advice = advise(&answer.resolved.settings, options, plan);
+    serde_json::to_value(plan.document(&answer.resolved.config, &advice)).ok().map(|value| json::pretty(&value))
 }
 
 #[cfg(test)]
@@ -63,7 +65,7 @@ mod tests {
     fn json_is_the_contracts_document() {
         let answer = Answer::of_text("compile = False");
         let json: serde_json::Value =
-            serde_json::from_str(&plan_as_json(&answer).expect("a plan")).expect("valid JSON");
+            serde_json::from_str(&plan_as_json(&answer, &Options::default()).expect("a plan")).expect("valid JSON");
         assert_eq!(json["schema"], 1);
         assert_eq!(json["config"]["batch_size"], 12);
     }

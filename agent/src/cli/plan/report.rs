@@ -1,6 +1,7 @@
 //! A plan for a person: the answer first in words, then PyTorch's message, the phases, the peak, and what it all rests on.
 
 use headroom_shared::{
+    advice::Advice,
     gpt::tensors::Category,
     hardware::Provenance,
     memory::program::Phase,
@@ -10,7 +11,10 @@ use headroom_shared::{
     units::{human_size, pytorch_size},
 };
 
-use crate::cli::style::{Bar, Ends, Ink, Style};
+use crate::cli::{
+    fixes::fixes,
+    style::{Bar, Ends, Ink, Style},
+};
 
 /// Cells of the widest bar; a wider one says no more.
 const BAR_CELLS_MAX: usize = 48;
@@ -18,9 +22,10 @@ const BAR_CELLS_MAX: usize = 48;
 const BAR_CELLS_MIN: usize = 10;
 
 /// The whole answer.
-pub fn report(plan: &Plan, findings: &[Finding], style: &Style) -> String {
+pub fn report(plan: &Plan, advice: &Advice, findings: &[Finding], style: &Style) -> String {
     let mut parts = vec![verdict(plan, style)];
     parts.extend(plan.oom.as_ref().map(|oom| message(oom, style)));
+    parts.extend(fixes(plan, advice, style));
     parts.push(phases(plan, style));
     parts.push(peak(plan, style));
     parts.push(outside(plan, style));

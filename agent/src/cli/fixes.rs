@@ -1,0 +1,69 @@
+//! What to change, for a person: what suffices, best first; what helps without sufficing; and the bounds.
+
+use headroom_shared::{
+    advice::{Advice, Effect, Fix},
+    plan::Plan,
+    units::human_size,
+};
+
+use crate::cli::style::{Ink, Style};
+
+/// More than these nobody reads.
+const MAX_FIXES: usize = 5;
+
+/// The section, where there is something to say.
+pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
+    if plan.fits {
+        let largest = advice.largest_batch_size.filter(|largest| *largest > plan.request.train.batch_size)?;
+        return Some(style.wrapped(&format!("The largest batch_size that fits, all else unchanged: {largest}."), 0));
+    }
+    let mut text = style.paint(Ink::Heading, "What to change, least harm first") + "\n";
+    let (enough, not_enough): (Vec<&Fix>, Vec<&Fix>) = advice.fixes.iter().partition(|fix| fix.fits);
+    for (index, fix) in enough.iter().take(MAX_FIXES).enumerate() {
+        text.push_str(&enough_row(index + 1, fix, plan, style));
+    }
+    if enough.is_empty() {
+        let card = advice.smallest_card.map_or_else(
+            || "No change makes it fit on this card, and it fits on none of the table as it is.".to_owned(),
+            |card| format!("No change makes it fit on this card. The smallest one it fits on as it is: {}.", card.name),
+        );
+        text.push_str(&style.wrapped(&card, 0));
+    }
+    if !not_enough.is_empty() {
+        text.push_str(&style.paint(Ink::Quiet, "these help, and are not enough alone"));
+        text.push('\n');
+        for fix in not_enough.iter().take(MAX_FIXES) {
+            let line = format!("{}  saves {}", arguments(fix, plan), human_size(fix.saves_bytes));
+            text.push_str(&style.wrapped(&line, 3));
+        }
+    }
+    let largest = match advice.largest_batch_size {
+        Some(largest) => format!("The largest batch_size that fits, all else unchanged: {largest}."),
+        None => "With nothing else changed, not even batch_size 1 fits.".to_owned(),
+    };
+    text.push_str(&style.wrapped(&largest, 0));
+    Some(text)
+}
+
+fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {
+    let effect = match fix.effect() {
+        Effect::None => "same training",
+        Effect::Small => "nearly the same training",
+        Effect::ChangesModel => "another model",
+    };
+    let time = fix.step_time_ratio.map_or_else(String::new, |ratio| format!(", about {ratio:.2} x the time"));
+    let left = human_size(fix.headroom_bytes.unsigned_abs());
+    let head = format!("{rank}  {}", arguments(fix, plan));
+    let body = format!("{effect}{time}, {left} left: {}", fix.note());
+    style.paint(Ink::Fits, style.wrapped(&head, 0).trim_end()) + "\n" + &style.wrapped(&body, 3)
+}
+
+/// The fix as words of the command line, behind the variable it may need.
+fn arguments(fix: &Fix, plan: &Plan) -> String {
+    let arguments: Vec<String> = fix.changes.iter().map(headroom_shared::advice::Change::argument).collect();
+    let mut text = arguments.join(" ");
+    for variable in fix.changes.iter().filter_map(|change| change.environment(plan.request.torch)) {
+        text.push_str(&format!("  ({variable})"));
+    }
+    text
+}

@@ -1,0 +1,283 @@
+//! Which changes are tried.
+
+use super::{Adviser, Change, Fix, Kind, Switch};
+use crate::{
+    memory::allocator::SegmentKind,
+    nanogpt::Value,
+    train_config::{Attention, CrossEntropy, MAX_COUNT, Optimizer},
+};
+
+/// Micro-batches that are looked at as divisors; beyond it nobody's batch reaches.
+const MAX_DIVISOR: u64 = 1 << 16;
+/// A block size below which a GPT has next to nothing to attend to.
+const MIN_BLOCK_SIZE: u64 = 64;
+
+/// Models to step down to, largest first: layers, heads, channels. GPT-2's family, then what people make of it for small cards.
+const MODELS: [(u64, u64, u64); 9] = [
+    (36, 20, 1280),
+    (24, 16, 1024),
+    (12, 12, 768),
+    (12, 9, 576),
+    (12, 8, 512),
+    (12, 7, 448),
+    (8, 8, 512),
+    (6, 6, 384),
+    (4, 4, 128),
+];
+
+/// One kind of change with what it sets.
+type Move = (Kind, Vec<Change>);
+
+impl Adviser<'_> {
+    /// Every fix, best first.
+    pub(super) fn fixes(&self) -> Vec<Fix> {
+        let mut fixes = Vec::new();
+        let switches = self.switches();
+        for (kind, changes) in &switches {
+            self.add(&mut fixes, &[*kind], changes.clone());
+        }
+        if let Some(changes) = self.smaller_eval_batch() {
+            self.add(&mut fixes, &[Kind::EvalBatch], changes);
+        }
+        let micro_batch = self.micro_batch(&[]).or_else(|| self.micro_batch_of(1));
+        if let Some(changes) = micro_batch {
+            self.add(&mut fixes, &[Kind::MicroBatch], changes);
+        }
+        // One that suffices and is free leaves nothing to combine.
+        if !fixes.iter().any(|fix| fix.fits && fix.kinds != [Kind::MicroBatch] && fix.effect() == super::Effect::None) {
+            self.combine(&mut fixes, &switches);
+        }
+        self.change_the_model(&mut fixes, &switches);
+        fixes
+    }
+
+    /// Puts a fix where it ranks.
+    fn add(&self, fixes: &mut Vec<Fix>, kinds: &[Kind], changes: Vec<Change>) {
+        if fixes.iter().any(|fix| fix.changes == changes) {
+            return;
+        }
+        if let Some(fix) = self.fix(kinds, changes) {
+            // Segments that grow help where fragmentation is the cause, and nowhere else.
+            if fix.kinds == [Kind::ExpandableSegments] && !fix.fits {
+                return;
+            }
+            let at = fixes.partition_point(|better| better.harm(&fix).is_le());
+            fixes.insert(at, fix);
+        }
+    }
+
+    /// What can be switched on or off, the least harm first.
+    fn switches(&self) -> Vec<Move> {
+        let request = &self.before.request;
+        let train = &request.train;
+        let mut moves: Vec<Move> = Vec::new();
+        let mut offer = |applies: bool, kind: Kind, change: Change| {
+            if applies {
+                moves.push((kind, vec![change]));
+            }
+        };
+        let is_whole = train.cross_entropy == CrossEntropy::Whole;
+        offer(!train.compile, Kind::Compile, Change::Key("compile", Value::Bool(true)));
+        offer(train.attention == Attention::Math, Kind::FlashAttention, Change::Switch(Switch::FlashAttention));
+        offer(
+            is_whole && !train.del_eval_logits && train.eval_iters > 0,
+            Kind::DelEvalLogits,
+            Change::Switch(Switch::DelEvalLogits),
+        );
+        offer(
+            request.segments == SegmentKind::Native,
+            Kind::ExpandableSegments,
+            Change::Switch(Switch::ExpandableSegments),
+        );
+        offer(request.other_processes_bytes > 0, Kind::OtherProcesses, Change::Switch(Switch::NoOtherProcesses));
+        offer(is_whole, Kind::ChunkedLoss, Change::Switch(Switch::ChunkedLoss));
+        offer(
+            !train.activation_checkpointing,
+            Kind::ActivationCheckpointing,
+            Change::Switch(Switch::ActivationCheckpointing),
+        );
+        let half = if request.device.supports_bfloat16() { "bfloat16" } else { "float16" };
+        offer(!train.is_half(), Kind::Dtype, Change::Key("dtype", Value::Str(half.to_owned())));
+        offer(train.optimizer != Optimizer::Adamw8bit, Kind::Adamw8bit, Change::Switch(Switch::Adamw8bit));
+        moves
+    }
+
+    /// Micro-batches that keep the tokens of an iteration, smaller than now, rising.
+    fn divisors(&self) -> Vec<u64> {
+        let train = &self.before.request.train;
+        let Some(sequences) = train.batch_size.checked_mul(train.gradient_accumulation_steps) else { return vec![] };
+        (1..train.batch_size.min(MAX_DIVISOR)).filter(|b| sequences.is_multiple_of(*b)).collect()
+    }
+
+    /// Sets the micro-batch and accumulates what is missing; nanoGPT's value counts the steps of all processes.
+    fn micro_batch_of(&self, batch_size: u64) -> Option<Vec<Change>> {
+        let train = &self.before.request.train;
+        let steps = train.batch_size.checked_mul(train.gradient_accumulation_steps)? / batch_size;
+        let steps = steps.checked_mul(train.world_size).filter(|steps| *steps <= MAX_COUNT)?;
+        (batch_size < train.batch_size)
+            .then(|| vec![Change::count("batch_size", batch_size), Change::count("gradient_accumulation_steps", steps)])
+    }
+
+    /// The largest smaller micro-batch that fits together with `others`.
+    fn micro_batch(&self, others: &[Change]) -> Option<Vec<Change>> {
+        let sizes = self.divisors();
+        let changes = |size: u64| self.micro_batch_of(size).map(|changes| [others, &changes].concat());
+        let n_fitting = sizes.partition_point(|size| changes(*size).is_some_and(|changes| self.fits(&changes)));
+        self.micro_batch_of(*sizes.get(n_fitting.checked_sub(1)?)?)
+    }
+
+    /// The largest evaluation batch with which the run fits.
+    fn smaller_eval_batch(&self) -> Option<Vec<Change>> {
+        let train = &self.before.request.train;
+        let changes = |size: u64| vec![Change::count("eval_batch_size", size)];
+        if train.eval_iters == 0 || train.eval_batch() < 2 || !self.fits(&changes(1)) {
+            return None;
+        }
+        Some(changes(largest(1, train.eval_batch(), |size| self.fits(&changes(size)))))
+    }
+
+    /// The largest micro-batch that fits, all else unchanged.
+    pub(super) fn largest_batch_size(&self) -> Option<u64> {
+        let fits = |size: u64| self.fits(&[Change::count("batch_size", size)]);
+        let now = self.before.request.train.batch_size;
+        if !self.before.fits {
+            return (now > 1 && fits(1)).then(|| largest(1, now, fits));
+        }
+        let mut beyond = now.saturating_mul(2);
+        while beyond < MAX_DIVISOR && fits(beyond) {
+            beyond *= 2;
+        }
+        Some(largest(beyond / 2, beyond, fits))
+    }
+
+    /// Adds up moves, least harm first, until the run fits with the largest micro-batch that then does; then takes out
+    /// again what was not needed.
+    fn combine(&self, fixes: &mut Vec<Fix>, switches: &[Move]) {
+        let alone = fixes.iter().find(|fix| fix.kinds == [Kind::MicroBatch] && fix.fits).map(Fix::micro_batch_size);
+        let mut moves: Vec<Move> = Vec::new();
+        for next in switches {
+            moves.push(next.clone());
+            // Switches that cost nothing go in together.
+            let is_free =
+                matches!(next.0, Kind::Compile | Kind::FlashAttention | Kind::DelEvalLogits | Kind::ExpandableSegments);
+            if is_free && next.0 != Kind::ExpandableSegments {
+                continue;
+            }
+            if let Some(found) = self.with_micro_batch(&moves) {
+                let needed = self.needed(found);
+                // No more than the micro-batch alone would be: then the rest is not worth it.
+                let size = needed.iter().find(|(kind, _)| *kind == Kind::MicroBatch);
+                let is_better = match (alone, size) {
+                    (Some(Some(alone)), Some((_, changes))) => micro_batch_size(changes) > Some(alone),
+                    _ => true,
+                };
+                if is_better {
+                    let (kinds, changes) = joined(&needed);
+                    self.add(fixes, &kinds, changes);
+                }
+                return;
+            }
+        }
+    }
+
+    /// The moves, with a smaller micro-batch where they need one; `None` where they do not fit with any.
+    fn with_micro_batch(&self, moves: &[Move]) -> Option<Vec<Move>> {
+        let (_, changes) = joined(moves);
+        if self.fits(&changes) {
+            return Some(moves.to_vec());
+        }
+        let micro_batch = self.micro_batch(&changes)?;
+        Some([moves, &[(Kind::MicroBatch, micro_batch)]].concat())
+    }
+
+    /// The moves without those that are not needed, the most harmful out first.
+    fn needed(&self, mut moves: Vec<Move>) -> Vec<Move> {
+        for at in (0..moves.len()).rev() {
+            if moves.len() > 1 && moves[at].0 != Kind::MicroBatch {
+                let mut fewer = moves.clone();
+                fewer.remove(at);
+                if self.fits(&joined(&fewer).1) {
+                    moves = fewer;
+                }
+            }
+        }
+        moves
+    }
+
+    /// Shorter sequences and smaller models, with everything milder where they do not suffice alone.
+    fn change_the_model(&self, fixes: &mut Vec<Fix>, switches: &[Move]) {
+        let gpt = &self.before.request.gpt;
+        let train = &self.before.request.train;
+        let something_fits = fixes.iter().any(|fix| fix.fits);
+        // Where nothing milder fits, these come with all of it.
+        let milder: &[Move] = if something_fits { &[] } else { switches };
+        let mut block_size = gpt.block_size() / 2;
+        while block_size >= MIN_BLOCK_SIZE {
+            // As many tokens an iteration: twice the steps for half the length.
+            let factor = gpt.block_size() / block_size;
+            let steps = train.gradient_accumulation_steps.saturating_mul(train.world_size).saturating_mul(factor);
+            let changes =
+                vec![Change::count("block_size", block_size), Change::count("gradient_accumulation_steps", steps)];
+            if self.try_model(fixes, milder, (Kind::BlockSize, changes)) {
+                break;
+            }
+            block_size /= 2;
+        }
+        for (n_layer, n_head, n_embd) in MODELS {
+            let is_smaller = n_layer <= gpt.n_layer() && n_embd <= gpt.n_embd();
+            if !is_smaller || (n_layer, n_embd) == (gpt.n_layer(), gpt.n_embd()) {
+                continue;
+            }
+            let changes = vec![
+                Change::count("n_layer", n_layer),
+                Change::count("n_head", n_head),
+                Change::count("n_embd", n_embd),
+            ];
+            if self.try_model(fixes, milder, (Kind::Model, changes)) {
+                break;
+            }
+        }
+    }
+
+    /// Adds a change of the model where it fits with the milder moves.
+    fn try_model(&self, fixes: &mut Vec<Fix>, milder: &[Move], model: Move) -> bool {
+        let moves = [&[model], milder].concat();
+        let fits = self.fits(&joined(&moves).1);
+        if fits {
+            let (kinds, changes) = joined(&self.needed(moves));
+            self.add(fixes, &kinds, changes);
+        }
+        fits
+    }
+}
+
+impl Fix {
+    fn micro_batch_size(&self) -> Option<i64> {
+        micro_batch_size(&self.changes)
+    }
+}
+
+fn micro_batch_size(changes: &[Change]) -> Option<i64> {
+    changes.iter().find_map(|change| match change {
+        Change::Key("batch_size", Value::Int(size)) => Some(*size),
+        _ => None,
+    })
+}
+
+fn joined(moves: &[Move]) -> (Vec<Kind>, Vec<Change>) {
+    let mut all = (Vec::new(), Vec::new());
+    for (kind, changes) in moves {
+        all.0.push(*kind);
+        all.1.extend_from_slice(changes);
+    }
+    all
+}
+
+/// The largest number from `fitting` up that fits, below one that does not.
+fn largest(mut fitting: u64, mut beyond: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    while fitting + 1 < beyond {
+        let middle = fitting.midpoint(beyond);
+        if fits(middle) { fitting = middle } else { beyond = middle }
+    }
+    fitting
+}

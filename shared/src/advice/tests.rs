@@ -1,0 +1,136 @@
+//! The cases people bring, and what holds for any advice.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    nanogpt::{Source, Value, read},
+    session::resolve,
+    units::GIB,
+};
+
+/// Advice on a config, with the plan it is about.
+fn ask(text: &str, options: &Options) -> (Plan, Advice, Settings) {
+    let source = Source::File { name: "config.py".into(), text: text.into() };
+    let resolved = resolve(&[source], options);
+    let before = plan(resolved.request.clone().expect("a run")).expect("a plan");
+    let advice = advise(&resolved.settings, options, &before);
+    (before, advice, resolved.settings)
+}
+
+/// A card of 12 GB with a desktop on it, as in the message.
+fn twelve_gb() -> Options {
+    Options { other_processes_bytes: GIB * 197 / 100, ..Options::default() }
+}
+
+fn value(fix: &Fix, key: &str) -> Option<u64> {
+    fix.changes_json().get(key).and_then(serde_json::Value::as_u64)
+}
+
+#[test]
+fn batch_64_fails_in_the_second_evaluation_batch_and_fits_in_smaller_steps() {
+    let (before, advice, _) =
+        ask("batch_size = 64\ngradient_accumulation_steps = 1\ndtype = 'bfloat16'\n", &twelve_gb());
+    let oom = before.oom.expect("it fails");
+    assert_eq!((oom.phase.name(), oom.tensor.as_str(), oom.shape.as_slice()), ("eval", "logits", &[65536, 50304][..]));
+    let best = &advice.fixes[0];
+    assert_eq!((best.id().as_str(), best.fits, best.effect()), ("micro_batch", true, Effect::None));
+    assert_eq!((value(best, "batch_size"), value(best, "gradient_accumulation_steps")), (Some(8), Some(8)));
+    assert_eq!(advice.largest_batch_size, Some(12));
+}
+
+#[test]
+fn batch_16_accumulated_keeps_its_512_sequences() {
+    let (_, advice, _) = ask("batch_size = 16\ngradient_accumulation_steps = 32\n", &twelve_gb());
+    let best = &advice.fixes[0];
+    assert!(best.fits);
+    assert_eq!((value(best, "batch_size"), value(best, "gradient_accumulation_steps")), (Some(8), Some(64)));
+}
+
+#[test]
+fn a_model_of_77_million_in_float16_keeps_its_512_sequences() {
+    let text = "n_embd = 576\nn_head = 9\nbatch_size = 16\ngradient_accumulation_steps = 32\ndtype = 'float16'\n";
+    let (before, advice, _) = ask(text, &twelve_gb());
+    assert_eq!(before.request.gpt.n_parameters(), Some(77_355_072));
+    assert!(before.oom.is_some_and(|oom| oom.phase.name().contains("backward")));
+    let best = &advice.fixes[0];
+    assert!(best.fits && best.effect() == Effect::None);
+    assert_eq!((value(best, "batch_size"), value(best, "gradient_accumulation_steps")), (Some(8), Some(64)));
+}
+
+#[test]
+fn a_run_beyond_any_change_names_the_smallest_card() {
+    let options = Options { vram_bytes: Some(GIB * 3 / 10), ..Options::default() };
+    let (_, advice, _) = ask("", &options);
+    assert!(advice.fixes.iter().all(|fix| !fix.fits));
+    let card = advice.smallest_card.expect("a card");
+    assert!(card.total_bytes > 9 * GIB, "{}", card.name);
+}
+
+#[test]
+fn eval_batches_shrink_where_only_evaluation_fails() {
+    let text = "eval_only = True\nbatch_size = 64\n";
+    let (_, advice, _) = ask(text, &twelve_gb());
+    let ids: Vec<String> = advice.fixes.iter().filter(|fix| fix.fits).map(Fix::id).collect();
+    assert!(ids.contains(&"eval_batch".to_owned()) && ids.contains(&"micro_batch".to_owned()), "{ids:?}");
+}
+
+#[test]
+fn a_run_that_fits_needs_nothing_and_hears_how_far_it_can_go() {
+    let (before, advice, _) = ask("batch_size = 2\n", &Options::default());
+    assert!(before.fits && advice.fixes.is_empty());
+    assert!(advice.largest_batch_size.is_some_and(|largest| largest > 8));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// What is said of a fix is what its arguments come to, and the same training sees the same tokens.
+    #[test]
+    fn a_fix_does_what_it_says(
+        batch_size in 1_u64..100,
+        steps in 1_u64..50,
+        compile: bool,
+        vram_gib in 3_u64..24,
+        world_size in 1_u64..3,
+    ) {
+        let options = Options { vram_bytes: Some(vram_gib * GIB), world_size, ..Options::default() };
+        let text = format!(
+            "batch_size = {batch_size}\ngradient_accumulation_steps = {}\ncompile = {}\n",
+            steps * world_size,
+            Value::Bool(compile)
+        );
+        let (before, advice, settings) = ask(&text, &options);
+        let tokens = before.request.train.tokens_per_iteration(before.request.gpt.block_size());
+        for fix in &advice.fixes {
+            let (mut settings, mut options) = (settings.clone(), options.clone());
+            for change in &fix.changes {
+                change.apply(&mut settings, &mut options);
+            }
+            let after = plan(resolve_settings(settings, &options).request.expect("a run")).expect("a plan");
+            prop_assert_eq!(after.fits, fix.fits, "{}", fix.id());
+            prop_assert_eq!(after.headroom_bytes, fix.headroom_bytes);
+            if fix.effect() == Effect::None {
+                let now = after.request.train.tokens_per_iteration(after.request.gpt.block_size());
+                prop_assert_eq!(now, tokens, "{}", fix.id());
+            }
+        }
+        let ranks: Vec<_> = advice.fixes.iter().map(|fix| (!fix.fits, if fix.fits { Some(fix.effect()) } else { None })).collect();
+        prop_assert!(ranks.is_sorted(), "{:?}", ranks);
+    }
+
+    /// The arguments of a fix come to the same as its changes.
+    #[test]
+    fn arguments_read_back(batch_size in 20_u64..100) {
+        let (_, advice, settings) = ask(&format!("batch_size = {batch_size}\n"), &Options::default());
+        for fix in &advice.fixes {
+            for change in &fix.changes {
+                if let Change::Key(key, value) = change {
+                    let again = read(&[Source::Override { text: change.argument() }]);
+                    prop_assert_eq!(again.value(key), Some(value.clone()));
+                }
+            }
+        }
+        prop_assert!(settings.problems.as_slice().is_empty());
+    }
+}
