@@ -6,6 +6,7 @@ pub mod chart;
 pub mod config;
 pub mod dynamic;
 pub mod field;
+pub mod fixes;
 pub mod form;
 pub mod header;
 pub mod message;

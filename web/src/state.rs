@@ -8,6 +8,7 @@ pub mod command;
 pub mod course;
 pub mod edit;
 pub mod fields;
+pub mod fixes;
 pub mod format;
 pub mod json;
 pub mod places;

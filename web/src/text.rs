@@ -1,6 +1,7 @@
 //! Every English word of the page, in one table, so that other languages can stand beside it.
 
 use headroom_shared::{
+    advice::{Kind, Switch},
     gpt::tensors::{Category, Lifetime},
     memory::program::Phase,
     nanogpt::PastedKind,
@@ -143,6 +144,67 @@ pub const COPY_MESSAGE: &str = "Copy message";
 pub const COPIED: &str = "Copied";
 pub const NOT_COPIED: &str = "Not copied";
 pub const PYTORCH_SAYS: &str = "PyTorch will say";
+
+// The fixes.
+pub const FIXES: &str = "What to change, least harm first";
+pub const ROOM: &str = "Room to grow";
+pub const NO_ROOM_FOR_MORE: &str = "It fits, and no larger batch_size would.";
+pub const APPLY: &str = "Apply";
+pub const UNDO: &str = "Undo";
+pub const SAME_TRAINING: &str = "same training";
+pub const NEARLY_SAME_TRAINING: &str = "nearly the same training";
+pub const ANOTHER_MODEL: &str = "another model";
+
+pub fn room_for(larger: u64) -> String {
+    format!("The largest batch_size that fits, all else unchanged, is {larger}.")
+}
+
+pub fn set_batch(size: u64) -> String {
+    format!("Set batch_size {size}")
+}
+
+pub fn nothing_fits(card: Option<&str>) -> String {
+    match card {
+        Some(card) => {
+            format!("No change makes it fit on this card. As it is, the smallest card it fits on is the {card}.")
+        }
+        None => "No change makes it fit on this card, and no card of the table holds it as it is.".to_owned(),
+    }
+}
+
+pub fn fix_leaves(size: &str) -> String {
+    format!("fits, {size} left")
+}
+
+pub fn fix_lacks(size: &str) -> String {
+    format!("{size} short still")
+}
+
+pub fn fix_time(percent: u64) -> String {
+    format!("≈ {percent} % of the time")
+}
+
+/// The comment on a changed line.
+pub fn fix_why(card: &str) -> String {
+    format!("fits {card}")
+}
+
+pub const fn fix_reason(kind: Kind) -> &'static str {
+    kind.reason()
+}
+
+/// A change that nanoGPT has no key for.
+pub const fn switch(switch: Switch) -> &'static str {
+    match switch {
+        Switch::DelEvalLogits => DEL_EVAL_LOGITS,
+        Switch::ChunkedLoss => "chunked cross-entropy",
+        Switch::ActivationCheckpointing => CHECKPOINTING,
+        Switch::FlashAttention => "flash attention",
+        Switch::Adamw8bit => "8-bit AdamW",
+        Switch::ExpandableSegments => "expandable_segments:True",
+        Switch::NoOtherProcesses => "close other programs",
+    }
+}
 
 // The chart.
 pub const CHART: &str = "Memory over the run";

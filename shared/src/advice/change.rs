@@ -64,7 +64,8 @@ impl Switch {
         }
     }
 
-    fn set(self, options: &mut Options) {
+    /// Makes the change.
+    pub fn set(self, options: &mut Options) {
         match self {
             Self::DelEvalLogits => options.del_eval_logits = true,
             Self::ChunkedLoss => options.cross_entropy = CrossEntropy::Chunked,

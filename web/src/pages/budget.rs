@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use crate::{
     browser,
     components::{
-        card_picker::CardPicker, chart::ChartView, config::ConfigInput, form::RunForm, header::Header,
+        card_picker::CardPicker, chart::ChartView, config::ConfigInput, fixes::Fixes, form::RunForm, header::Header,
         message::Message, more::More, notice::Notice, phases::PhaseTable, problems::Problems, tensors::TensorList,
         verdict::VerdictView,
     },
@@ -53,7 +53,10 @@ pub fn BudgetPage() -> impl IntoView {
             </section>
             <section class="budget__answer" id="answer" tabindex="-1" aria-label=text::NAME>
                 <VerdictView budget />
-                <ChartView budget />
+                <div class="budget__course">
+                    <ChartView budget />
+                    <Fixes budget />
+                </div>
                 <div class="budget__tables">
                     <TensorList budget />
                     <PhaseTable budget />

@@ -19,6 +19,11 @@ pub fn set(text: &str, changes: &[(&str, Value)]) -> String {
     edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes))
 }
 
+/// Whether the text is a config, whose lines have room for comments.
+pub fn is_config(text: &str) -> bool {
+    from_pasted_text(CONFIG_NAME, text).kind == PastedKind::Config
+}
+
 /// What a command or a log comes to, as a config.
 pub fn as_config(text: &str) -> String {
     link::decode(&link::encode(&from_pasted_text(CONFIG_NAME, text).read(), &Options::default())).config

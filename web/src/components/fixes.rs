@@ -1,0 +1,113 @@
+//! What to change: the fixes with a press for each, or how far a run that fits can go.
+
+use std::{sync::Arc, time::Duration};
+
+use headroom_shared::{advice::Change, nanogpt::Value};
+use leptos::prelude::*;
+
+use super::dynamic::{flag, part, words};
+use crate::{
+    state::{
+        budget::Budget,
+        fixes::{Row, SharedRows, applied, rows},
+        session::Session,
+    },
+    text,
+};
+
+/// Every fix is simulated, which takes as long as a few keystrokes: it waits until they pause.
+const ADVICE_DELAY: Duration = Duration::from_millis(120);
+
+/// The panel.
+#[component]
+pub fn Fixes(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let shown = RwSignal::new(SharedRows::None);
+    let stale = RwSignal::new(true);
+    keep_advice(budget, shown, stale);
+    let before = RwSignal::new(None::<Session>);
+    let apply = move |changes: Vec<Change>| {
+        let card =
+            budget.answer.with_untracked(|answer| answer.0.plan().map(|plan| plan.request.device.name.to_string()));
+        let session = budget.session.get_untracked();
+        let after = applied(&session, &changes, &text::fix_why(&card.unwrap_or_default()));
+        before.set(Some(session));
+        budget.pinned.set(None);
+        budget.session.set(after);
+    };
+    let undo = move || {
+        before.get().map(|session| {
+            view! {
+                <button type="button" class="button button--quiet" id="undo-fix" data-testid="undo-fix" on:click=move |_| {
+                    before.set(None);
+                    budget.session.set(session.clone());
+                }>{text::UNDO}</button>
+            }
+        })
+    };
+    let title = move || match shown.with(|rows| rows.as_ref().is_some_and(|rows| !rows.fixes.is_empty())) {
+        true => text::FIXES,
+        false => text::ROOM,
+    };
+    let list = move || {
+        shown.get().map(|rows| {
+            let larger = rows.larger.map(|larger| {
+                let count = i64::try_from(larger).unwrap_or(i64::MAX);
+                let changes = vec![Change::Key("batch_size", Value::Int(count))];
+                view! {
+                    <button type="button" class="button" data-testid="apply-larger"
+                        on:click=move |_| apply(changes.clone())>{text::set_batch(larger)}</button>
+                }
+            });
+            let lead =
+                (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()} {larger}</p> });
+            let fixes: Vec<_> = rows.fixes.iter().cloned().map(|fix| row(fix, Callback::new(apply))).collect();
+            view! { {lead} <ol class="fixes__list">{fixes}</ol> }
+        })
+    };
+    view! {
+        <section class="fixes" class:stale=flag(move || stale.get()) aria-labelledby="fixes-title">
+            <h2 class="panel-title"><span id="fixes-title">{words(move || title().to_owned())}</span> {part(undo)}</h2>
+            <div class="fixes__scroll" id="fixes" data-testid="fixes" tabindex="0" role="group" aria-labelledby="fixes-title">
+                {part(list)}
+            </div>
+        </section>
+    }
+}
+
+/// Keeps the advice in step with the answer, a moment behind it.
+fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool>) {
+    let pending = StoredValue::new(None::<TimeoutHandle>);
+    Effect::new(move |_| {
+        budget.answer.track();
+        stale.set(true);
+        if let Some(pending) = pending.get_value() {
+            pending.clear();
+        }
+        let look = move || {
+            let session = budget.session.get_untracked();
+            if let Some(found) = budget.answer.with_untracked(|answer| rows(&answer.0, &session)) {
+                shown.set(Some(Arc::new(found)));
+                stale.set(false);
+            }
+        };
+        pending.set_value(set_timeout_with_handle(look, ADVICE_DELAY).ok());
+    });
+}
+
+fn row(fix: Row, apply: Callback<Vec<Change>>) -> AnyView {
+    let changes = fix.changes;
+    let label = format!("{} {}", text::APPLY, fix.settings);
+    view! {
+        <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
+            <code class="fixes__settings">{fix.settings}</code>
+            <button type="button" class="button" class:button--primary=fix.fits aria-label=label
+                on:click=move |_| apply.run(changes.clone())>{text::APPLY}</button>
+            <p class="fixes__facts">{fix.facts}</p>
+            <p class="fixes__reason">{fix.reason}</p>
+        </li>
+    }
+    .into_any()
+}

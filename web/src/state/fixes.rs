@@ -1,0 +1,169 @@
+//! Fixes as the page shows them, and a fix made.
+
+use std::sync::Arc;
+
+use headroom_shared::{
+    advice::{Advice, Change, Effect, Fix, advise},
+    nanogpt::patch,
+};
+
+use super::{answer::Answer, edit, format, session::Session};
+use crate::text;
+
+/// One fix in words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its id, for tests.
+    pub id: String,
+    /// What is set.
+    pub settings: String,
+    /// What it does to training, to the time, and to the card.
+    pub facts: String,
+    /// Why it helps and what it costs.
+    pub reason: String,
+    /// Whether it suffices.
+    pub fits: bool,
+    /// What a press changes.
+    pub changes: Vec<Change>,
+}
+
+/// All there is to say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// The fixes, best first.
+    pub fixes: Vec<Row>,
+    /// What is said above or instead of them.
+    pub lead: String,
+    /// The largest micro-batch, where a run fits with more than it has.
+    pub larger: Option<u64>,
+}
+
+/// Advice on an answer, in words; `None` where there is no plan.
+pub fn rows(answer: &Answer, session: &Session) -> Option<Rows> {
+    let plan = answer.plan()?;
+    let advice = advise(&answer.resolved.settings, &session.options, plan);
+    let larger = advice.largest_batch_size.filter(|largest| plan.fits && *largest > plan.request.train.batch_size);
+    let lead = lead(&advice, plan.fits, larger);
+    let row = |fix: &Fix| Row {
+        id: fix.id(),
+        settings: settings(&fix.changes),
+        facts: facts(fix),
+        reason: fix.kinds.iter().map(|kind| text::fix_reason(*kind)).collect::<Vec<_>>().join(" "),
+        fits: fix.fits,
+        changes: fix.changes.clone(),
+    };
+    Some(Rows { fixes: advice.fixes.iter().map(row).collect(), lead, larger })
+}
+
+fn lead(advice: &Advice, fits: bool, larger: Option<u64>) -> String {
+    match (fits, larger) {
+        (true, Some(larger)) => text::room_for(larger),
+        (true, None) => text::NO_ROOM_FOR_MORE.to_owned(),
+        (false, _) if advice.fixes.iter().any(|fix| fix.fits) => String::new(),
+        (false, _) => text::nothing_fits(advice.smallest_card.map(|card| &*card.name)),
+    }
+}
+
+/// `batch_size 8 · gradient_accumulation_steps 64`.
+fn settings(changes: &[Change]) -> String {
+    let words: Vec<String> = changes
+        .iter()
+        .map(|change| match change {
+            Change::Key(key, value) => format!("{key} = {value}"),
+            Change::Switch(switch) => text::switch(*switch).to_owned(),
+        })
+        .collect();
+    words.join("\n")
+}
+
+fn facts(fix: &Fix) -> String {
+    let effect = match fix.effect() {
+        Effect::None => text::SAME_TRAINING,
+        Effect::Small => text::NEARLY_SAME_TRAINING,
+        Effect::ChangesModel => text::ANOTHER_MODEL,
+    };
+    let mut facts = vec![effect.to_owned(), format!("−{}", format::size(fix.saves_bytes))];
+    facts.push(match fix.fits {
+        true => text::fix_leaves(&format::size(fix.headroom_bytes.unsigned_abs())),
+        false => text::fix_lacks(&format::size(fix.headroom_bytes.unsigned_abs())),
+    });
+    facts.extend(fix.step_time_ratio.map(|ratio| text::fix_time(percent(ratio))));
+    facts.join(" · ")
+}
+
+/// A ratio of times as whole percents.
+fn percent(ratio: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let percent = (ratio * 100.0).round().clamp(1.0, 100_000.0) as u64;
+    percent
+}
+
+/// The session with the changes made; changed lines of a config say why.
+pub fn applied(session: &Session, changes: &[Change], why: &str) -> Session {
+    let mut after = session.clone();
+    let keys: Vec<_> = changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Key(key, value) => Some((*key, value.clone())),
+            Change::Switch(switch) => {
+                switch.set(&mut after.options);
+                None
+            }
+        })
+        .collect();
+    if !keys.is_empty() {
+        let edited = edit::set(&session.text, &keys);
+        // A command has no room for a reason.
+        let is_config = edit::is_config(&edited);
+        let reasons: Vec<_> = keys.iter().map(|(key, value)| (*key, value.clone(), why)).collect();
+        after.text = if is_config { patch(&edited, &reasons) } else { edited };
+    }
+    after
+}
+
+/// Rows that are handed around; two are equal if they are the same.
+pub type SharedRows = Option<Arc<Rows>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(text: &str) -> (Session, Rows) {
+        let mut session = Session { text: text.into(), ..Session::default() };
+        session.options.other_processes_bytes = 2 << 30;
+        let rows = rows(&Answer::of(&session), &session).expect("a plan");
+        (session, rows)
+    }
+
+    #[test]
+    fn a_fix_that_fits_fits_once_it_is_made() {
+        let (session, rows) = ask("batch_size = 64  # big\ngradient_accumulation_steps = 1\n");
+        let best = &rows.fixes[0];
+        assert!(best.fits);
+        let after = applied(&session, &best.changes, "fits RTX 4070");
+        assert!(Answer::of(&after).plan().is_some_and(|plan| plan.fits), "{}", after.text);
+        assert!(after.text.contains("# headroom: fits RTX 4070"), "{}", after.text);
+    }
+
+    #[test]
+    fn a_switch_leaves_the_text_alone() {
+        let (session, rows) = ask("batch_size = 16\n");
+        let chunked = rows.fixes.iter().find(|row| row.id == "chunked_cross_entropy").expect("it is offered");
+        let after = applied(&session, &chunked.changes, "");
+        assert_eq!(after.text, session.text);
+        assert_ne!(after.options, session.options);
+    }
+
+    #[test]
+    fn a_command_stays_one() {
+        let (session, rows) = ask("python train.py --batch_size=64 --gradient_accumulation_steps=1");
+        let after = applied(&session, &rows.fixes[0].changes, "why");
+        assert!(after.text.starts_with("python train.py --batch_size=8"), "{}", after.text);
+    }
+
+    #[test]
+    fn a_run_that_fits_says_how_far_it_goes() {
+        let (_, rows) = ask("batch_size = 2\n");
+        assert!(rows.fixes.is_empty() && rows.larger.is_some_and(|larger| larger > 4) && !rows.lead.is_empty());
+    }
+}
