@@ -6,6 +6,8 @@ pub mod tensors;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::decimal;
+
 /// The most layers a plan is made for. A plan's work grows with the number of layers, so that this bounds it.
 pub const MAX_N_LAYER: u64 = 1024;
 
@@ -66,7 +68,7 @@ pub enum GptConfigError {
         n_head: u64,
     },
     /// Dropout is a probability.
-    #[error("dropout is {value}; it must be at least 0 and less than 1")]
+    #[error("dropout is {}; it must be at least 0 and less than 1", decimal::shortest(*value))]
     Dropout {
         /// What was given.
         value: f64,

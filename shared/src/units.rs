@@ -15,11 +15,11 @@ pub fn pytorch_size(bytes: u64) -> String {
     if bytes <= KIB {
         format!("{bytes} bytes")
     } else if bytes <= MIB {
-        format!("{:.2} KiB", bytes as f64 / KIB as f64)
+        decimal::ratio(bytes, KIB, 2) + " KiB"
     } else if bytes <= GIB {
-        format!("{:.2} MiB", bytes as f64 / MIB as f64)
+        decimal::ratio(bytes, MIB, 2) + " MiB"
     } else {
-        format!("{:.2} GiB", bytes as f64 / GIB as f64)
+        decimal::ratio(bytes, GIB, 2) + " GiB"
     }
 }
 
@@ -27,11 +27,11 @@ pub fn pytorch_size(bytes: u64) -> String {
 #[must_use]
 pub fn human_size(bytes: u64) -> String {
     if bytes >= GIB {
-        format!("{:.2} GiB", bytes as f64 / GIB as f64)
+        decimal::ratio(bytes, GIB, 2) + " GiB"
     } else if bytes >= MIB {
-        format!("{:.0} MiB", bytes as f64 / MIB as f64)
+        decimal::ratio(bytes, MIB, 0) + " MiB"
     } else if bytes >= KIB {
-        format!("{:.0} KiB", bytes as f64 / KIB as f64)
+        decimal::ratio(bytes, KIB, 0) + " KiB"
     } else {
         format!("{bytes} B")
     }

@@ -7,6 +7,7 @@ use super::problem::{Problem, Severity};
 use super::settings::{Origin, Setting, Settings, Span};
 use super::shortened;
 use super::value::Value;
+use crate::decimal;
 
 /// Takes an argument into `settings`. Where nanoGPT would stop, that is said and the value that is meant is used.
 pub(super) fn read_override(text: &str, source: usize, settings: &mut Settings) {
@@ -75,7 +76,9 @@ fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mu
     let hint = match (&value, expected) {
         (Value::Int(i), "float") => Some(format!("--{key}={}", Value::Float(*i as f64))),
         (Value::Int(i), "bool") => Some(format!("--{key}={}", Value::Bool(*i != 0))),
-        (Value::Float(f), "int") if f.abs() < 1e15 && *f == f.trunc() => Some(format!("--{key}={f:.0}")),
+        (Value::Float(f), "int") if f.abs() < 1e15 && *f == f.trunc() => {
+            Some(format!("--{key}={}", decimal::shortest(*f).trim_end_matches(".0")))
+        }
         (_, "str") => Some(format!("--{key}=\"'{val}'\"")),
         _ => None,
     };

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::decimal;
+
 /// A value in a config. As JSON it is the plain number, string, boolean or null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -85,15 +87,7 @@ fn float_source(x: f64) -> String {
     if x.is_infinite() {
         return if x > 0.0 { "float('inf')" } else { "float('-inf')" }.into();
     }
-    // Rust's Debug switches to an exponent at the same sizes as Python, below 1e-4 and from 1e16 on.
-    let digits = format!("{x:?}");
-    let Some((mantissa, exponent)) = digits.split_once('e') else { return digits };
-    let (sign, exponent) = match exponent.strip_prefix('-') {
-        Some(rest) => ('-', rest),
-        None => ('+', exponent),
-    };
-    let zero = if exponent.len() < 2 { "0" } else { "" };
-    format!("{mantissa}e{sign}{zero}{exponent}")
+    decimal::shortest(x)
 }
 
 /// A Python string literal in single quotes.

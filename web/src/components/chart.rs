@@ -2,7 +2,7 @@
 //!
 //! Paths stretch with the room; every word is HTML placed by shares, so that text never stretches.
 
-use headroom_shared::{gpt::tensors::Category, memory::timeline::Span};
+use headroom_shared::{decimal, gpt::tensors::Category, memory::timeline::Span};
 use leptos::{html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
@@ -29,7 +29,7 @@ fn band_name(band: usize) -> &'static str {
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.3}%", share * 100.0)
+    decimal::fixed(share * 100.0, 3) + "%"
 }
 
 /// The chart.
@@ -163,7 +163,7 @@ fn Drawing(chart: Shown) -> impl IntoView {
         format!("0 0 {n} {HEIGHT}")
     };
     let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
-    let y = |share: f64| format!("{:.1}", share * HEIGHT as f64);
+    let y = |share: f64| decimal::fixed(share * HEIGHT as f64, 1);
     let capacity = move || chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y)));
     let levels =
         move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
@@ -184,9 +184,9 @@ fn Drawing(chart: Shown) -> impl IntoView {
             {part(move || failure().map(|x| {
                 let start = x * n_columns();
                 view! {
-                    <rect class="chart__beyond" x=format!("{start:.1}") y="0"
-                        width=format!("{:.1}", n_columns() - start) height=HEIGHT.to_string() />
-                    <line class="chart__failure" x1=format!("{start:.1}") x2=format!("{start:.1}") y1="0" y2=HEIGHT.to_string() />
+                    <rect class="chart__beyond" x=decimal::fixed(start, 1) y="0"
+                        width=decimal::fixed(n_columns() - start, 1) height=HEIGHT.to_string() />
+                    <line class="chart__failure" x1=decimal::fixed(start, 1) x2=decimal::fixed(start, 1) y1="0" y2=HEIGHT.to_string() />
                 }
             }))}
             <line class="chart__capacity" x1="0" x2="10000" y1=some_words(capacity) y2=some_words(capacity) />

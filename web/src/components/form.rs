@@ -125,11 +125,12 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
             <label class="number__label" for=key>{key.replace('_', "_\u{200b}")}</label>
             <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
                 aria-label=format!("{key}, {}", text::SLIDER)
-                min=min.to_string() step=step.to_string() max=words(move || value.get().max(max).to_string())
+                min=decimal::shortest(min) step=decimal::shortest(step)
+                max=words(move || decimal::shortest(value.get().max(max)))
                 prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| slide(event.target().value()) />
             <input class="input number__field" type="number" inputmode="decimal" id=key data-testid=key
-                min=min.to_string() step="any" node_ref=field prop:disabled=flag(move || !enabled.get())
+                min=decimal::shortest(min) step="any" node_ref=field prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| set(&event.target().value())
                 on:blur=move |_| leave() />
         </div>

@@ -1,6 +1,6 @@
 //! The list of what is live at the moment that is shown.
 
-use headroom_shared::gpt::tensors::Category;
+use headroom_shared::{decimal, gpt::tensors::Category};
 use leptos::prelude::*;
 
 use super::dynamic::{flag, part, some_words, words};
@@ -81,7 +81,7 @@ pub fn TensorList(
 }
 
 fn row(line: Line, most: u64) -> impl IntoView {
-    let width = format!("{:.1}", line.bytes as f64 / most.max(1) as f64 * 100.0);
+    let width = decimal::fixed(line.bytes as f64 / most.max(1) as f64 * 100.0, 1);
     let band = Category::ALL.iter().position(|category| *category == line.category).unwrap_or(0) + 2;
     let count = (line.n_tensors > 1).then(|| format!("{} × ", line.n_tensors));
     view! {

@@ -1,6 +1,7 @@
 //! The chart's geometry: columns across, thousandths of the height down. It stretches to whatever room it has.
 
 use headroom_shared::{
+    decimal,
     gpt::tensors::Category,
     memory::{
         program::Phase,
@@ -181,7 +182,7 @@ fn levels(top: f64) -> Vec<(f64, String)> {
     let mut levels = Vec::new();
     let mut level = 0.0;
     while level < gib && levels.len() < 12 {
-        let text = if step < 1.0 { format!("{level:.1}") } else { format!("{level:.0}") };
+        let text = decimal::fixed(level, u32::from(step < 1.0));
         levels.push((1.0 - level / gib, text));
         level += step;
     }

@@ -1,6 +1,6 @@
 //! Bytes, shapes and names as the page writes them.
 
-use headroom_shared::{plan::basis::Certainty, units};
+use headroom_shared::{decimal, plan::basis::Certainty, units};
 
 use crate::text;
 
@@ -46,7 +46,7 @@ pub fn shape(axes: &[u64]) -> String {
 
 /// Bytes as GiB for a field that a person edits, without trailing zeros.
 pub fn gib_field(bytes: u64) -> String {
-    let text = format!("{:.2}", bytes as f64 / units::GIB as f64);
+    let text = decimal::ratio(bytes, units::GIB, 2);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 

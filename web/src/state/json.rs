@@ -3,6 +3,7 @@
 //! serde_json would do, and brings eleven kilobytes of tables that no compression shrinks, for floats that the standard
 //! library writes as short.
 
+use headroom_shared::decimal;
 use serde_json::Value;
 
 /// The value, indented by two spaces.
@@ -17,7 +18,7 @@ pub fn number(number: &serde_json::Number) -> String {
     match (number.as_u64(), number.as_i64(), number.as_f64()) {
         (Some(number), ..) => number.to_string(),
         (None, Some(number), _) => number.to_string(),
-        (None, None, Some(number)) => format!("{number:?}"),
+        (None, None, Some(number)) => decimal::shortest(number),
         (None, None, None) => String::new(),
     }
 }

@@ -1,6 +1,9 @@
 //! The answer in words, and the figures beside it.
 
-use headroom_shared::plan::{Plan, basis::Certainty};
+use headroom_shared::{
+    decimal,
+    plan::{Plan, basis::Certainty},
+};
 
 use super::format;
 use crate::text;
@@ -119,8 +122,10 @@ fn card_certainty(plan: &Plan) -> Certainty {
 }
 
 fn millions(parameters: u64) -> String {
-    let millions = parameters as f64 / 1e6;
-    if millions >= 1000.0 { format!("{:.2} B", millions / 1000.0) } else { format!("{millions:.1} M") }
+    match parameters {
+        0..1_000_000_000 => decimal::ratio(parameters, 1_000_000, 1) + " M",
+        _ => decimal::ratio(parameters, 1_000_000_000, 2) + " B",
+    }
 }
 
 #[cfg(test)]
