@@ -64,7 +64,10 @@ pub(super) struct Run<'a> {
     pub(super) train: &'a TrainConfig,
     pub(super) card: Card,
     pub(super) parameters: Vec<Parameter>,
+    /// Sizes at `batch_size`.
     pub(super) bytes: &'a TensorBytes,
+    /// Sizes at `eval_batch_size`.
+    pub(super) eval_bytes: &'a TensorBytes,
     pub(super) w: Writer,
     pub(super) graphs: compiled::Graphs,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
@@ -327,6 +330,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         train,
         card,
         bytes: &bytes,
+        eval_bytes: &eval_bytes,
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
         graphs: compiled::Graphs::default(),
         parameters,

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     gpt::tensors::Tensor,
-    memory::run::{Name, Run},
+    memory::{
+        program::Batch,
+        run::{Name, Run},
+    },
 };
 
 /// Whether the partitioner saves both embeddings and the first norm's statistics rather than its normalized input.
@@ -100,7 +103,7 @@ fn graph(run: &Run<'_>) -> Option<Forward> {
     let (lnf, lnf_out) = (ln1?, ln1_out);
     let tail = loss::forward(run, g, lnf_out);
 
-    let planned = graph.plan(run);
+    let planned = graph.plan(run, Batch::Train);
     let boundaries = checkpoints.then_some(boundaries);
     Some(Forward { planned, pos, embedded, blocks, boundaries, lnf, lnf_out, tail })
 }

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     gpt::tensors::Tensor,
-    memory::run::{Name, Run},
+    memory::{
+        program::Batch,
+        run::{Name, Run},
+    },
 };
 
 /// Writes a batch; `has_logits` says whether an earlier batch's logits are still named.
@@ -45,7 +48,7 @@ fn graph(run: &Run<'_>) -> Planned {
     }
     let weight = cast(run, g, None, Tensor::WteCast);
     loss::inference(run, g, ln1_out, weight);
-    graph.plan(run)
+    graph.plan(run, Batch::Eval)
 }
 
 fn cast(run: &Run<'_>, g: &mut Graph, at: Option<u64>, tensor: Tensor) -> Option<Buf> {

@@ -10,7 +10,10 @@ use std::ops::Range;
 use crate::{
     dtype::Dtype,
     gpt::tensors::Tensor,
-    memory::{program::Slot, run::Run},
+    memory::{
+        program::{Batch, Slot},
+        run::Run,
+    },
 };
 
 /// A buffer of the generated code.
@@ -165,14 +168,14 @@ impl Graph {
         }
     }
 
-    /// Plans the buffers, for a graph that is written several times.
-    pub(super) fn plan(self, run: &Run<'_>) -> Planned {
-        Planned { plan: Plan::of(&self, run), graph: self }
+    /// Plans the buffers at the sizes of a batch, for a graph that is written several times.
+    pub(super) fn plan(self, run: &Run<'_>, batch: Batch) -> Planned {
+        Planned { plan: Plan::of(&self, &Sizes::of(&self, run, batch)), graph: self }
     }
 
-    /// Plans the buffers and writes the events; gives each kept buffer's slot.
+    /// Plans the buffers of a training graph and writes the events; gives each kept buffer's slot.
     pub(super) fn write(self, run: &mut Run<'_>, backward: bool) -> Slots {
-        self.plan(run).write(run, backward)
+        self.plan(run, Batch::Train).write(run, backward)
     }
 }
 
@@ -230,12 +233,16 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(graph: &Graph, run: &Run<'_>) -> Self {
+    fn of(graph: &Graph, run: &Run<'_>, batch: Batch) -> Self {
+        let table = match batch {
+            Batch::Train => run.bytes,
+            Batch::Eval => run.eval_bytes,
+        };
         let mut keys: Vec<(Dtype, u64)> = Vec::new();
         let mut tensors = vec![None; Tensor::ALL.len()];
         let sizes = graph.buffers.iter().map(|buffer| {
             *tensors[buffer.tensor as usize].get_or_insert_with(|| {
-                let bytes = run.bytes.of(buffer.tensor.into());
+                let bytes = table.of(buffer.tensor.into());
                 let key = (buffer.tensor.dtype(run.train.dtype), bytes);
                 let class = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
                     keys.push(key);
@@ -318,8 +325,7 @@ impl PeakEstimate {
 }
 
 impl Plan {
-    fn of(graph: &Graph, run: &Run<'_>) -> Self {
-        let sizes = Sizes::of(graph, run);
+    fn of(graph: &Graph, sizes: &Sizes) -> Self {
         let mut plan = Self {
             lines: Vec::with_capacity(2 * graph.buffers.len()),
             memory: vec![None; graph.buffers.len()],
@@ -328,7 +334,7 @@ impl Plan {
         // Dead memory by class, latest last.
         let mut pool: Vec<Vec<Dead>> = Vec::new();
         pool.resize_with(sizes.n_classes, Vec::new);
-        let mut estimate = PeakEstimate::of(graph, &sizes);
+        let mut estimate = PeakEstimate::of(graph, sizes);
         for (index, buffer) in graph.buffers.iter().enumerate() {
             if matches!(buffer.origin, Origin::Input(_) | Origin::Held(_)) {
                 plan.memory[index] = Some(plan.new_memory());
