@@ -4,6 +4,7 @@
 mod args;
 mod bench;
 mod browser;
+mod bundle;
 mod compress;
 mod failure;
 mod files;

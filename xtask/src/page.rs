@@ -1,6 +1,7 @@
 //! Builds the page into `dist`: Trunk, then a compressed copy of each file beside it.
 
 use crate::{
+    bundle,
     compress::{self, Effort},
     failure::Result,
     files,
@@ -35,8 +36,12 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
     step("build the page", "it is compiled to WebAssembly by Trunk; a minute or two from nothing", || {
         trunk(shell, build, tools)
     })?;
+    let dist = shell.root.join("dist");
+    step("bundle the page", "one style sheet instead of many; small scripts where Node is installed", || {
+        bundle::folder(shell, &dist, build == Build::Release && tools.optimizers)
+    })?;
     step("compress the page", "it is sent as it lies, so no viewer costs the server anything", || {
-        compress::folder(&shell.root.join("dist"), if build == Build::Release { Effort::Most } else { Effort::Little })
+        compress::folder(&dist, if build == Build::Release { Effort::Most } else { Effort::Little })
     })?;
     files::write_stamp(&stamp, &digest)
 }
@@ -44,7 +49,7 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
 /// Outside of its release mode Trunk leaves wasm-opt alone; the profile is given either way.
 fn trunk(shell: &Shell, build: Build, tools: PageTools) -> Result<()> {
     let (profile, wasm_opt) = match build {
-        Build::Release => ("page", tools.wasm_opt),
+        Build::Release => ("page", tools.optimizers),
         Build::Fast => ("page-fast", false),
     };
     let release = format!("--release={wasm_opt}");

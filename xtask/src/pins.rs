@@ -57,6 +57,15 @@ pub const BINARYEN: Pin = Pin {
     why: "makes the page's wasm smaller",
 };
 
+/// A program of one file, fetched without its install script, which only saves it a start of Node.
+pub const ESBUILD: Pin = Pin {
+    package: "esbuild",
+    version: "0.28.2",
+    brings: "esbuild",
+    source: Source::Npm,
+    why: "makes the page's scripts and style sheets smaller",
+};
+
 /// A file, not a program: the tests load it into the page.
 pub const AXE: Pin = Pin {
     package: "axe-core",
@@ -67,7 +76,7 @@ pub const AXE: Pin = Pin {
 };
 
 /// All of them, for `cargo xtask help`.
-pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, AXE];
+pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE];
 
 impl Pin {
     /// The version as the program prints it: binaryen counts only majors.

@@ -3,7 +3,7 @@
 
 use crate::{
     failure::{Doing, Failure, Result},
-    pins::{self, AXE, BINARYEN, Pin, Source, TRUNK, WASM_BINDGEN},
+    pins::{self, AXE, BINARYEN, ESBUILD, Pin, Source, TRUNK, WASM_BINDGEN},
     shell::{Shell, note, step},
 };
 use std::path::{Path, PathBuf};
@@ -14,8 +14,9 @@ const OFFLINE_HINT: &str = "this step downloads: check the network and run the c
 /// Whether the page can be built with everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageTools {
-    /// `false` on a machine without Node: the page is then larger, and works the same.
-    pub wasm_opt: bool,
+    /// Whether wasm-opt and esbuild are there. `false` on a machine without Node: the page is then larger, and works the
+    /// same.
+    pub optimizers: bool,
 }
 
 /// Sees to everything that building the page takes.
@@ -25,7 +26,7 @@ pub fn ensure_page_tools(shell: &Shell) -> Result<PageTools> {
     ensure_program(shell, TRUNK)?;
     ensure_program(shell, WASM_BINDGEN)?;
     discard_build_folder(shell);
-    Ok(PageTools { wasm_opt: ensure_wasm_opt(shell)? })
+    Ok(PageTools { optimizers: ensure_optimizers(shell)? })
 }
 
 /// Sees to the standard library for wasm32, in the toolchain that runs us.
@@ -72,16 +73,23 @@ pub fn ensure_axe(shell: &Shell) -> Result<Option<PathBuf>> {
     Ok(Some(script))
 }
 
-fn ensure_wasm_opt(shell: &Shell) -> Result<bool> {
-    if has_version(shell, BINARYEN) {
-        return Ok(true);
+fn ensure_optimizers(shell: &Shell) -> Result<bool> {
+    for pin in [BINARYEN, ESBUILD] {
+        if has_version(shell, pin) {
+            continue;
+        }
+        if !has_npm(shell) {
+            note(
+                "Node and npm are not installed, so wasm-opt and esbuild are not: the page is built without, and is larger",
+            );
+            return Ok(false);
+        }
+        npm_install(shell, pin)?;
+        if !has_version(shell, pin) {
+            return Err(not_there(pin));
+        }
     }
-    if !has_npm(shell) {
-        note("Node and npm are not installed, so wasm-opt is not: the page is built without it, and is larger");
-        return Ok(false);
-    }
-    npm_install(shell, BINARYEN)?;
-    if has_version(shell, BINARYEN) { Ok(true) } else { Err(not_there(BINARYEN)) }
+    Ok(true)
 }
 
 fn ensure_program(shell: &Shell, pin: Pin) -> Result<()> {
