@@ -58,6 +58,32 @@ const FLASH_MAX_HEAD_SIZE: u64 = 256;
 /// The longest head cuDNN's attention takes.
 const CUDNN_MAX_HEAD_SIZE: u64 = 128;
 
+/// The kernel PyTorch's `scaled_dot_product_attention` picks, in its order of preference.
+///
+/// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (2.11): cuDNN first on sm_90 and later, then flash,
+/// then memory-efficient.
+pub(crate) fn attention_kernel(
+    config: &GptConfig,
+    train: &TrainConfig,
+    capability: ComputeCapability,
+) -> AttentionKernel {
+    let head_size = config.head_size();
+    let major = capability.major;
+    if train.attention == Attention::Math {
+        AttentionKernel::Math
+    } else if train.is_half()
+        && (9..12).contains(&major)
+        && head_size.is_multiple_of(8)
+        && head_size <= CUDNN_MAX_HEAD_SIZE
+    {
+        AttentionKernel::Cudnn
+    } else if train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
+        AttentionKernel::Flash
+    } else {
+        AttentionKernel::Efficient
+    }
+}
+
 /// A run being written.
 pub(super) struct Run<'a> {
     pub(super) config: &'a GptConfig,
@@ -138,26 +164,8 @@ impl Run<'_> {
         self.indexed(8, usize::try_from(layer).unwrap_or(usize::MAX))
     }
 
-    /// The kernel PyTorch's `scaled_dot_product_attention` picks, in its order of preference.
-    ///
-    /// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (2.11): cuDNN first on sm_90 and later, then
-    /// flash, then memory-efficient.
     pub(super) fn attention_kernel(&self) -> AttentionKernel {
-        let head_size = self.config.head_size();
-        let major = self.card.compute_capability.major;
-        if self.train.attention == Attention::Math {
-            AttentionKernel::Math
-        } else if self.train.is_half()
-            && (9..12).contains(&major)
-            && head_size.is_multiple_of(8)
-            && head_size <= CUDNN_MAX_HEAD_SIZE
-        {
-            AttentionKernel::Cudnn
-        } else if self.train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
-            AttentionKernel::Flash
-        } else {
-            AttentionKernel::Efficient
-        }
+        attention_kernel(self.config, self.train, self.card.compute_capability)
     }
 
     /// The cuBLAS workspace of the thread that computes, taken at that thread's first product.
