@@ -4,6 +4,7 @@
 //! and natively, and imports no other crate of the workspace.
 
 pub mod advice;
+pub mod compute;
 pub mod decimal;
 pub mod dtype;
 pub mod gpt;
