@@ -2,6 +2,7 @@
 
 mod allocator;
 mod any_config;
+mod compute;
 mod plans;
 mod programs;
 mod strategies;
