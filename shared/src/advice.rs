@@ -14,6 +14,7 @@ pub use change::{Change, Switch};
 pub use fix::{Effect, Fix, Kind};
 
 use crate::{
+    compute::step_time_ratio,
     hardware::{Device, devices},
     nanogpt::Settings,
     plan::{Plan, Request, fits, plan},
@@ -74,7 +75,9 @@ impl Adviser<'_> {
 
     /// The changes as a fix; `None` where they change nothing for the better.
     fn fix(&self, kinds: &[Kind], changes: Vec<Change>) -> Option<Fix> {
-        let after = plan(self.request(&changes)?).ok()?;
+        let request = self.request(&changes)?;
+        let step_time_ratio = step_time_ratio(&self.before.request, &request);
+        let after = plan(request).ok()?;
         let saves_bytes = self.before.peak.device_used_bytes.saturating_sub(after.peak.device_used_bytes);
         if saves_bytes < self.before.peak.device_used_bytes / NOTEWORTHY && !after.fits {
             return None;
@@ -85,7 +88,7 @@ impl Adviser<'_> {
             saves_bytes,
             fits: after.fits,
             headroom_bytes: after.headroom_bytes,
-            step_time_ratio: None,
+            step_time_ratio,
         })
     }
 

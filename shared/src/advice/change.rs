@@ -134,12 +134,9 @@ impl Change {
             .then(|| format!("{}=expandable_segments:True", torch.allocator_variable()))
     }
 
-    /// Whether the program itself has to be edited for it: nanoGPT has no key.
+    /// Whether it is made in the config: every other change needs an edit of the program, a variable, or a hand.
     #[must_use]
-    pub fn is_patch(&self) -> bool {
-        match self {
-            Self::Key(key, _) => *key == "eval_batch_size",
-            Self::Switch(switch) => !matches!(switch, Switch::ExpandableSegments | Switch::NoOtherProcesses),
-        }
+    pub fn is_in_config(&self) -> bool {
+        matches!(self, Self::Key(key, _) if *key != "eval_batch_size")
     }
 }

@@ -139,7 +139,7 @@ pub struct Fix {
 }
 
 /// Estimates of time closer than this are not told apart.
-const RATIO_STEP: f64 = 0.04;
+const RATIO_STEP: f64 = 0.1;
 
 impl Fix {
     /// The ids of its kinds, joined by `+`.
@@ -189,17 +189,17 @@ impl Fix {
         Json::Object(row)
     }
 
-    /// Less harm first: fixes that suffice, the same training, time, edits of the program, room left.
+    /// Less harm first: fixes that suffice, the same training, time, what has to be done by hand, room left.
     pub(super) fn harm(&self, other: &Self) -> Ordering {
         if !self.fits && !other.fits {
             return other.saves_bytes.cmp(&self.saves_bytes);
         }
         let slower = |fix: &Self| fix.step_time_ratio.map_or(0.0, |ratio| (ratio / RATIO_STEP).round());
-        let patches = |fix: &Self| fix.changes.iter().filter(|change| change.is_patch()).count();
+        let by_hand = |fix: &Self| fix.changes.iter().filter(|change| !change.is_in_config()).count();
         (other.fits.cmp(&self.fits))
             .then_with(|| self.effect().cmp(&other.effect()))
             .then_with(|| slower(self).total_cmp(&slower(other)))
-            .then_with(|| patches(self).cmp(&patches(other)))
+            .then_with(|| by_hand(self).cmp(&by_hand(other)))
             .then_with(|| other.headroom_bytes.cmp(&self.headroom_bytes))
     }
 }

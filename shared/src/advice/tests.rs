@@ -36,6 +36,7 @@ fn batch_64_fails_in_the_second_evaluation_batch_and_fits_in_smaller_steps() {
     let best = &advice.fixes[0];
     assert_eq!((best.id().as_str(), best.fits, best.effect()), ("micro_batch", true, Effect::None));
     assert_eq!((value(best, "batch_size"), value(best, "gradient_accumulation_steps")), (Some(8), Some(8)));
+    assert!(best.step_time_ratio.is_some_and(|ratio| (1.0..1.15).contains(&ratio)), "{best:?}");
     assert_eq!(advice.largest_batch_size, Some(12));
 }
 
