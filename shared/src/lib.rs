@@ -12,6 +12,7 @@ pub mod hardware;
 pub mod link;
 pub mod memory;
 pub mod nanogpt;
+pub mod oom;
 pub mod plan;
 pub mod session;
 pub mod train_config;

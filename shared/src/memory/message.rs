@@ -6,7 +6,7 @@ use super::simulate::Failure;
 use crate::units::pytorch_size;
 
 /// A PyTorch version, as far as texts and defaults depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct TorchVersion {
     /// 2 in 2.11.
     pub major: u32,

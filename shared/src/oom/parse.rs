@@ -1,0 +1,184 @@
+//! From a text to a report: which parts are read, and which of its places are messages.
+
+use super::message::{Era, Kind, Message, Note, Operation, Phase, PhaseHint, Report};
+use super::reader::{Window, cleaned};
+use super::scan::{Form, Found, Frame, Frames, Places, Scan};
+use super::{others, pytorch};
+use crate::memory::message::TorchVersion;
+
+/// Longer texts are read at both ends, half of this each: the first message is the cause, the last the end.
+pub const MAX_INPUT_BYTES: usize = 5_000_000;
+/// Longest text of a message.
+const MAX_TEXT_BYTES: usize = 2_000;
+/// Squeezed bytes behind a message's phrase that may belong to it; the longest known message has 700.
+const MAX_AFTER: usize = 1_700;
+
+/// Finds the messages in any text. Takes time in proportion to its length and never fails.
+#[must_use]
+pub fn read(text: &str) -> Report {
+    let mut scan = Scan::new(text.as_bytes());
+    let truncated = text.len() > MAX_INPUT_BYTES;
+    if truncated {
+        let head = text.floor_char_boundary(MAX_INPUT_BYTES / 2);
+        let tail = text.ceil_char_boundary(text.len() - MAX_INPUT_BYTES / 2);
+        let n_lines = text.as_bytes()[..tail].iter().filter(|c| **c == b'\n').count();
+        scan.run(0, head, 1);
+        scan.run(tail, text.len(), u32::try_from(n_lines).unwrap_or(u32::MAX - 1).saturating_add(1));
+    } else {
+        scan.run(0, text.len(), 1);
+    }
+    report(text, &scan, truncated)
+}
+
+fn report(text: &str, scan: &Scan<'_>, truncated: bool) -> Report {
+    let found = if scan.strong.n > 0 { scan.strong } else { scan.weak };
+    let (places, n_messages) = match scan.not_oom {
+        Some((_, place)) if found.n == 0 => (Places { first: Some(place), last: None, n: 1 }, 0),
+        _ => (found, found.n),
+    };
+    let Some(first) = places.first else { return Report { truncated, ..Report::default() } };
+    let last = places.last.filter(|last| last.anchor != first.anchor);
+    // Some programs print the message first and its traceback behind it.
+    let frames = [Some(first.frames), last.map(|last| last.frames), Some(scan.frames)];
+    let frames = frames.into_iter().flatten().find(|frames| !frames.is_empty()).unwrap_or_default();
+    let mut messages = [Some(first), last].map(|found| found.map(|found| message(text, scan.jax, &found)));
+    for message in messages.iter_mut().flatten() {
+        if message.kind == Kind::PytorchCudaMalloc && frames.has(Frame::PinMemory) {
+            message.note(Note::Pinned);
+        }
+    }
+    let [first, last] = messages;
+    let last = last.or_else(|| first.clone());
+    Report { first, last, n_messages, phase_hint: phase_hint(frames), truncated }
+}
+
+fn message(text: &str, jax: bool, found: &Found<'_>) -> Message {
+    let window = Window::read(found.start, found.anchor, MAX_AFTER);
+    let mut message = Message::new(Kind::Pytorch);
+    message.rank = found.rank;
+    let phrase = window.anchor.saturating_sub(found.phrase);
+    let mut begin = None;
+    let len = match found.form {
+        Form::Caching | Form::CachingBare => {
+            begin = Some(beginning(window.before(), phrase));
+            let text = if found.form == Form::Caching { window.after() } else { &[] };
+            pytorch::caching(text, window.before(), &mut message)
+        }
+        Form::CachingTail => {
+            let at = window.before().windows(3).rposition(|w| w == b"gpu").unwrap_or(phrase);
+            begin = Some(at);
+            let len = pytorch::caching(&window.squeezed[at..], &[], &mut message);
+            (at + len).saturating_sub(window.anchor)
+        }
+        Form::Async => pytorch::cuda_malloc_async(&window, &mut message),
+        Form::Mps => pytorch::mps(&window, &mut message),
+        Form::Not(not) => {
+            message.kind = Kind::NotOom;
+            message.not_oom = Some(not);
+            0
+        }
+        form => {
+            if matches!(form, Form::CudaMalloc | Form::Thc) {
+                begin = Some(beginning(window.before(), phrase));
+            }
+            message.era = malloc_era(form, &window);
+            others::read(form, &window, jax, &mut message)
+        }
+    };
+    if found.form == Form::LlmC {
+        begin = window.before().windows(11).rposition(|w| w == b"[cudaerror]");
+    }
+    let (from, line) = match begin {
+        Some(at) => window.begin(at),
+        None => line_of(&window, phrase),
+    };
+    let end = window.end(window.anchor + len).max(found.anchor);
+    let to = if begin.is_some() && len > 0 { end } else { end_of_line(text, end) };
+    message.line = line;
+    message.text = cleaned(text, from, to, MAX_TEXT_BYTES);
+    message
+}
+
+/// What may stand before a message's phrase and belongs to it, squeezed.
+const BEFORE_PHRASE: [&[u8]; 20] = [
+    b"torch.outofmemoryerror:",
+    b"torch.cuda.outofmemoryerror:",
+    b"outofmemoryerror:",
+    b"torch.acceleratorerror:",
+    b"runtimeerror:",
+    b"outofmemory.",
+    b"outofthememory.",
+    b"cuda",
+    b"hip",
+    b"xpu",
+    b"npu",
+    b"musa",
+    b"cudaerror:",
+    b"hiperror:",
+    b"cudadrivererror:",
+    b"cudaruntimeerror(2):",
+    b"tritonerror[cuda]:",
+    b"thcudacheckfail",
+    b"cudamallocfailed:",
+    b"cudafailedwitherror2",
+];
+
+/// Where the message begins whose phrase begins at `at`.
+fn beginning(squeezed: &[u8], mut at: usize) -> usize {
+    while let Some(more) = BEFORE_PHRASE.iter().find(|more| squeezed[..at].ends_with(more)) {
+        at -= more.len();
+    }
+    at
+}
+
+/// The beginning of the line on which the squeezed byte `i` stands.
+fn line_of(window: &Window, i: usize) -> (usize, u32) {
+    let (_, line) = window.begin(i);
+    let first = (0..=i).rev().take_while(|i| window.begin(*i).1 == line).last().unwrap_or(i);
+    (window.begin(first).0, line)
+}
+
+fn end_of_line(text: &str, at: usize) -> usize {
+    let rest = &text.as_bytes()[at..text.len().min(at + MAX_TEXT_BYTES)];
+    at + rest.iter().position(|c| matches!(c, b'\n' | b'\r')).unwrap_or(rest.len())
+}
+
+/// The versions that word CUDA's own error so.
+fn malloc_era(form: Form, window: &Window) -> Option<Era> {
+    let version = |major, minor| TorchVersion { major, minor };
+    let tail = &window.squeezed[window.anchor.saturating_sub(60)..];
+    let has = |phrase: &[u8]| tail.windows(phrase.len()).any(|w| w == phrase);
+    match form {
+        // The storage's own allocation: later versions have the caching allocator's message there.
+        Form::Thc if has(b"thcstorage") => Some(Era { first: version(0, 1), last: Some(version(0, 4)) }),
+        Form::CudaMalloc if has(b"torch.acceleratorerror:") => Some(Era { first: version(2, 8), last: None }),
+        _ => None,
+    }
+}
+
+fn phase_hint(frames: Frames) -> PhaseHint {
+    // A forward runs inside an evaluation, and with checkpointing inside a backward.
+    const PHASES: [(Frame, Phase); 7] = [
+        (Frame::EstimateLoss, Phase::Evaluation),
+        (Frame::Backward, Phase::Backward),
+        (Frame::Clip, Phase::Clip),
+        (Frame::Optimizer, Phase::Optimizer),
+        (Frame::Forward, Phase::Forward),
+        (Frame::Load, Phase::Load),
+        (Frame::ToDevice, Phase::ToDevice),
+    ];
+    let operation = frames.operation.and_then(|frame| match frame {
+        Frame::CrossEntropy => Some(Operation::CrossEntropy),
+        Frame::Attention => Some(Operation::Attention),
+        Frame::Mlp => Some(Operation::Mlp),
+        Frame::LmHead => Some(Operation::LmHead),
+        Frame::PinMemory => Some(Operation::PinMemory),
+        _ => None,
+    });
+    PhaseHint {
+        phase: PHASES.iter().find(|(frame, _)| frames.has(*frame)).map(|(_, phase)| *phase),
+        operation,
+        compiled: frames.has(Frame::Inductor),
+        checkpointing: frames.has(Frame::Checkpointing),
+    }
+}

@@ -1,0 +1,281 @@
+//! Goes through a text once and keeps the places of the first and the last message.
+//!
+//! Phrases are found by a hash of the last eight squeezed bytes; only where it fits is the phrase compared.
+
+use super::figures::find;
+use super::message::NotOom;
+use super::reader::Reader;
+
+mod found;
+mod signs;
+
+use found::Sign;
+pub(super) use found::{Form, Found, Frame, Frames, Places};
+use signs::{KEYS, SIGNS, may_be_a_sign};
+
+/// Squeezed bytes that are kept behind.
+const BEHIND: usize = 128;
+/// Bytes of a line before a phrase that belong to its surroundings.
+const MAX_BEFORE_BYTES: usize = 700;
+/// Lines that do.
+const N_STARTS: usize = 8;
+
+/// What a text turned out to have.
+#[derive(Debug)]
+pub(super) struct Scan<'a> {
+    bytes: &'a [u8],
+    /// Messages.
+    pub strong: Places<'a>,
+    /// What counts where there is no message.
+    pub weak: Places<'a>,
+    /// What is no message, the most telling.
+    pub not_oom: Option<(NotOom, Found<'a>)>,
+    /// The traceback that was read last.
+    pub frames: Frames,
+    /// The text is JAX's.
+    pub jax: bool,
+    behind: [u8; 2 * BEHIND],
+    n_behind: usize,
+    starts: [Option<Reader<'a>>; N_STARTS],
+    n_starts: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// Nothing seen yet.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            strong: Places::default(),
+            weak: Places::default(),
+            not_oom: None,
+            frames: Frames::default(),
+            jax: false,
+            behind: [0; 2 * BEHIND],
+            n_behind: 0,
+            starts: [None; N_STARTS],
+            n_starts: 0,
+        }
+    }
+
+    /// Reads the text from `at`, in line `line`, up to `end`.
+    pub(super) fn run(&mut self, at: usize, end: usize, line: u32) {
+        let mut reader = Reader::new(&self.bytes[..end], at, line);
+        let mut last_bytes: u64 = 0;
+        let mut line_start = usize::MAX;
+        self.n_behind = 0;
+        self.n_starts = 0;
+        while let Some(c) = reader.next() {
+            last_bytes = last_bytes << 8 | u64::from(c);
+            if self.n_behind == self.behind.len() {
+                self.behind.copy_within(BEHIND.., 0);
+                self.n_behind = BEHIND;
+            }
+            self.behind[self.n_behind] = c;
+            self.n_behind += 1;
+            if reader.line_start != line_start {
+                line_start = reader.line_start;
+                let mut start = Reader::new(&self.bytes[..end], line_start, reader.line);
+                start.rank = reader.rank;
+                self.starts[self.n_starts % N_STARTS] = Some(start);
+                self.n_starts += 1;
+            }
+            if may_be_a_sign(last_bytes) {
+                for (i, key) in KEYS.iter().enumerate() {
+                    let (phrase, sign) = SIGNS[i];
+                    if *key == last_bytes && self.behind().ends_with(phrase.as_bytes()) {
+                        self.on(sign, phrase.len(), &reader);
+                    }
+                }
+            } else if reader.n_line == 6 && last_bytes & 0xffff_ffff_ffff == KILLED {
+                let mut next = reader;
+                if next.next().is_none() || next.line_start != line_start {
+                    self.add_not(NotOom::Killed, 6, &reader);
+                }
+            }
+        }
+    }
+
+    fn behind(&self) -> &[u8] {
+        &self.behind[..self.n_behind]
+    }
+
+    /// The last `n` squeezed bytes before the phrase.
+    fn before(&self, phrase: usize, n: usize) -> &[u8] {
+        let end = self.n_behind - phrase;
+        &self.behind[end.saturating_sub(n)..end]
+    }
+
+    fn on(&mut self, sign: Sign, len: usize, reader: &Reader<'a>) {
+        let form = match sign {
+            Sign::Traceback => {
+                self.frames = Frames::default();
+                return;
+            }
+            Sign::Frame(frame) => return self.frames.add(frame),
+            Sign::Jax => {
+                self.jax = true;
+                return;
+            }
+            Sign::Not(not) => return self.add_not(not, len, reader),
+            Sign::Form(form) => Some((true, form)),
+            // Where there is a message, nothing less is wanted.
+            Sign::Weak(_) | Sign::Capacity | Sign::MemoryError if self.strong.n > 0 => None,
+            Sign::Weak(form) => Some((false, form)),
+            Sign::TriedToAllocate => self.tried(len, reader),
+            Sign::OutOfMemory => self.out_of_memory(len, reader),
+            Sign::Capacity => Some((false, Form::CachingTail)),
+            Sign::Trying => self.trying(len, reader),
+            Sign::Exhausted => exhausted(reader),
+            Sign::OomWhen => (!has(self.before(len, 64), b"exhausted")).then_some((true, Form::OomWhen)),
+            Sign::Unable => {
+                let [next, ..] = ahead::<6>(reader);
+                (next.is_ascii_digit() || ahead(reader) == *b"array").then_some((true, Form::Numpy))
+            }
+            Sign::MemoryError => {
+                let alone = reader.n_line as usize == len && ahead(reader) != *b":unable";
+                alone.then_some((false, Form::Host))
+            }
+            Sign::CudaError => {
+                let next = ahead::<11>(reader);
+                let another = next != *b"outofmemory" && !next.starts_with(b"cu") && next[0] != 0;
+                another.then_some((false, Form::Not(NotOom::CudaError)))
+            }
+        };
+        match form {
+            Some((_, Form::Not(not))) => self.add_not(not, len, reader),
+            Some((true, form)) => self.strong.add(self.found(form, len, reader)),
+            Some((false, form)) => self.weak.add(self.found(form, len, reader)),
+            None => {}
+        }
+    }
+
+    fn tried(&self, len: usize, reader: &Reader<'a>) -> Option<(bool, Form)> {
+        let before = self.before(len, 100);
+        let next = ahead::<11>(reader);
+        if before.ends_with(b"you") {
+            return Some((true, Form::CpuAllocator));
+        }
+        let has_request = next[0].is_ascii_digit() || next == *b"morethan1eb";
+        if before.ends_with(b"outofmemory.") {
+            return Some((true, Form::Caching));
+        }
+        let form = if has(before, b"maxallowed:") { Form::Mps } else { Form::Caching };
+        (has_request || before.ends_with(b"memory.")).then_some((true, form))
+    }
+
+    fn out_of_memory(&self, len: usize, reader: &Reader<'a>) -> Option<(bool, Form)> {
+        let before = self.before(len, BEHIND);
+        let next = ahead::<24>(reader);
+        let ends = |ends: &[&[u8]]| ends.iter().any(|end| before.ends_with(end));
+        if next.starts_with(b"error") {
+            // A class's name; what it says comes behind it.
+            return None;
+        }
+        if ends(&[b"cuda", b"hip", b"xpu", b"npu", b"musa"]) {
+            return (!next.starts_with(b".triedtoallocate")).then_some((false, Form::CachingBare));
+        }
+        if has(&before[before.len().saturating_sub(16)..], b"cudafailure") {
+            return Some((false, Form::Nccl));
+        }
+        if matches!(before.last(), Some(b'"' | b'\'')) && matches!(next[0], b'"' | b'\'') {
+            // A program's text, as in: if "out of memory" in str(e)
+            return None;
+        }
+        if before.ends_with(b"exceedallowedmemory.(") {
+            return Some((true, Form::Async));
+        }
+        if before.ends_with(b"error") && next.starts_with(b"atline") {
+            return Some((true, Form::Bitsandbytes));
+        }
+        if before.ends_with(b":") && has(before, b"[cudaerror]atfile") {
+            return Some((true, Form::LlmC));
+        }
+        // Each device has its own name for the same call.
+        if ends(&[b"cudaerror:", b"hiperror:", b"drivererror:", b"error[cuda]:", b"mallocfailed:", b"error2:"]) {
+            return Some((true, Form::CudaMalloc));
+        }
+        if before.ends_with(b"(2):") {
+            return Some((true, Form::Thc));
+        }
+        if before.ends_with(b"error=2:") {
+            return Some((false, Form::Thc));
+        }
+        if before.ends_with(b"mpsbackend") {
+            return Some((false, Form::Mps));
+        }
+        if next.starts_with(b"whiletryingtoallocate") || next.starts_with(b"tryingtoallocate") {
+            return None;
+        }
+        if next.starts_with(b"inmemoryspace") || (next.starts_with(b"allocating") && next[10].is_ascii_digit()) {
+            return (!has(before, b"exhausted")).then_some((true, Form::Xla));
+        }
+        if next.starts_with(b":killed") {
+            return Some((false, Form::Not(NotOom::Killed)));
+        }
+        if has(&before[before.len().saturating_sub(48)..], b"cuda") {
+            return Some((false, Form::CudaMalloc));
+        }
+        Some((false, Form::Not(NotOom::OnlyMentioned)))
+    }
+
+    fn trying(&self, len: usize, reader: &Reader<'a>) -> Option<(bool, Form)> {
+        let before = self.before(len, 64);
+        if before.ends_with(b"ranoutofmemory") {
+            let warning = has(&ahead::<140>(reader), b"notafailure");
+            return Some((false, if warning { Form::Not(NotOom::Warning) } else { Form::Bfc }));
+        }
+        (before.ends_with(b"outofmemorywhile") && !has(before, b"exhausted")).then_some((true, Form::Xla))
+    }
+
+    fn add_not(&mut self, not: NotOom, phrase: usize, reader: &Reader<'a>) {
+        if self.not_oom.is_none_or(|(other, _)| not < other) {
+            self.not_oom = Some((not, self.found(Form::Not(not), phrase, reader)));
+        }
+    }
+
+    /// The place behind the phrase that `reader` has just read.
+    fn found(&self, form: Form, phrase: usize, reader: &Reader<'a>) -> Found<'a> {
+        let n = self.n_starts.min(N_STARTS);
+        let oldest = self.n_starts - n;
+        let near = |start: &Reader<'a>| reader.at - start.at <= MAX_BEFORE_BYTES;
+        let start = (oldest..self.n_starts).filter_map(|i| self.starts[i % N_STARTS]).find(near);
+        // On a line that is longer than that, its last part.
+        let start = start.unwrap_or_else(|| {
+            let mut at = reader.at.saturating_sub(MAX_BEFORE_BYTES);
+            while at < reader.at && !self.bytes[at].is_ascii() {
+                at += 1;
+            }
+            let mut start = *reader;
+            start.restart_within_line(at);
+            start
+        });
+        Found { form, start, anchor: reader.at, phrase, rank: reader.rank, frames: self.frames }
+    }
+}
+
+/// `killed` as the last six bytes.
+const KILLED: u64 = 0x6b69_6c6c_6564;
+
+fn exhausted(reader: &Reader<'_>) -> Option<(bool, Form)> {
+    let next = ahead::<96>(reader);
+    if next.starts_with(b"error") {
+        return (!next.starts_with(b"errortraceback")).then_some((true, Form::Exhausted));
+    }
+    let of_memory = has(&next, b"memory") || has(&next, b"allocat") || has(&next, b"oom");
+    of_memory.then_some((true, Form::Exhausted))
+}
+
+fn has(text: &[u8], phrase: &[u8]) -> bool {
+    find(text, phrase).is_some()
+}
+
+/// The next squeezed bytes, zeros behind the end of the text.
+fn ahead<const N: usize>(reader: &Reader<'_>) -> [u8; N] {
+    let mut reader = *reader;
+    let mut next = [0; N];
+    for place in &mut next {
+        let Some(c) = reader.next() else { break };
+        *place = c;
+    }
+    next
+}

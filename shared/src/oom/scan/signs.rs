@@ -1,0 +1,141 @@
+//! Table of the phrases that are looked for, squeezed, and the filter that finds them.
+
+use super::found::{Form, Frame, Sign};
+use crate::oom::message::NotOom;
+
+/// Every phrase, with what it may begin. At least eight bytes long.
+pub(super) const SIGNS: &[(&str, Sign)] = &[
+    ("triedtoallocate", Sign::TriedToAllocate),
+    ("outofmemory", Sign::OutOfMemory),
+    ("outofthememory", Sign::OutOfMemory),
+    ("totalcapacity", Sign::Capacity),
+    ("totalcapacty", Sign::Capacity),
+    ("tryingtoallocate", Sign::Trying),
+    ("resource_exhausted", Sign::Exhausted),
+    ("resourceexhausted", Sign::Exhausted),
+    ("oomwhenallocating", Sign::OomWhen),
+    ("unabletoallocate", Sign::Unable),
+    ("memoryerror", Sign::MemoryError),
+    ("invalidbuffersize:", Sign::Form(Form::MpsBuffer)),
+    ("cublas_status_alloc_failed", Sign::Form(Form::Library)),
+    ("cudnn_status_alloc_failed", Sign::Form(Form::Library)),
+    ("cusolver_status_alloc_failed", Sign::Form(Form::Library)),
+    ("cusparse_status_alloc_failed", Sign::Form(Form::Library)),
+    ("cublas_status_not_initialized", Sign::Form(Form::LibraryDisguised)),
+    ("cudnn_status_not_initialized", Sign::Form(Form::LibraryDisguised)),
+    ("cusolver_status_not_initialized", Sign::Form(Form::LibraryDisguised)),
+    ("cusparse_status_not_initialized", Sign::Form(Form::LibraryDisguised)),
+    ("cuda_error_out_of_memory", Sign::Weak(Form::Driver)),
+    ("cudaerrormemoryallocation", Sign::Weak(Form::CudaMalloc)),
+    ("preventsanoom,butcodemayrunmuchslower", Sign::Weak(Form::LlmCManaged)),
+    ("[errno12]cannotallocatememory", Sign::Weak(Form::Host)),
+    ("memoryallocationfailed", Sign::Weak(Form::Host)),
+    ("std::bad_alloc", Sign::Weak(Form::Host)),
+    ("cudaerror:", Sign::CudaError),
+    ("hiperror:", Sign::CudaError),
+    ("cublas_status_execution_failed", Sign::Not(NotOom::CudaError)),
+    ("cudnn_status_execution_failed", Sign::Not(NotOom::CudaError)),
+    ("cudnn_status_internal_error", Sign::Not(NotOom::CudaError)),
+    ("device-sideassert", Sign::Not(NotOom::DeviceAssert)),
+    ("illegalmemoryaccess", Sign::Not(NotOom::IllegalAccess)),
+    ("outofresource", Sign::Not(NotOom::KernelResources)),
+    ("toomanyresourcesrequested", Sign::Not(NotOom::KernelResources)),
+    ("killedprocess", Sign::Not(NotOom::Killed)),
+    ("killedpython", Sign::Not(NotOom::Killed)),
+    ("oomkilled", Sign::Not(NotOom::Killed)),
+    ("oom-killer", Sign::Not(NotOom::Killed)),
+    ("oom-kill:", Sign::Not(NotOom::Killed)),
+    ("exitcode137", Sign::Not(NotOom::Killed)),
+    ("exitcode:137", Sign::Not(NotOom::Killed)),
+    ("exitcode:-9", Sign::Not(NotOom::Killed)),
+    ("returncode=-9", Sign::Not(NotOom::Killed)),
+    ("signals.sigkill", Sign::Not(NotOom::Killed)),
+    ("signal9(sigkill", Sign::Not(NotOom::Killed)),
+    ("signal9:sigkill", Sign::Not(NotOom::Killed)),
+    ("killedbysignal:killed", Sign::Not(NotOom::Killed)),
+    ("nospaceleftondevice", Sign::Not(NotOom::DiskFull)),
+    ("killedbysignal:buserror", Sign::Not(NotOom::SharedMemory)),
+    ("insufficientsharedmemory", Sign::Not(NotOom::SharedMemory)),
+    ("outofsharedmemory", Sign::Not(NotOom::SharedMemory)),
+    ("notcompiledwithcudaenabled", Sign::Not(NotOom::CudaMissing)),
+    ("nokernelimage", Sign::Not(NotOom::CudaMissing)),
+    ("foundnonvidiadriver", Sign::Not(NotOom::CudaMissing)),
+    ("modulenotfounderror", Sign::Not(NotOom::ModuleMissing)),
+    ("importerror:", Sign::Not(NotOom::ModuleMissing)),
+    ("keyboardinterrupt", Sign::Not(NotOom::Interrupted)),
+    ("segmentationfault", Sign::Not(NotOom::Crashed)),
+    ("ncclerror", Sign::Not(NotOom::Nccl)),
+    ("ncclunhandledcudaerror", Sign::Not(NotOom::Nccl)),
+    ("ncclsystemerror", Sign::Not(NotOom::Nccl)),
+    ("collectiveoperationtimeout", Sign::Not(NotOom::Nccl)),
+    ("childfailederror", Sign::Not(NotOom::ChildFailed)),
+    ("(mostrecentcalllast", Sign::Traceback),
+    ("xlaruntimeerror", Sign::Jax),
+    ("jaxruntimeerror", Sign::Jax),
+    ("/jax/_src", Sign::Jax),
+    ("org_tensorflow", Sign::Jax),
+    ("load_state_dict", Sign::Frame(Frame::Load)),
+    ("torch.load(", Sign::Frame(Frame::Load)),
+    ("model.to(", Sign::Frame(Frame::ToDevice)),
+    (",inconvert", Sign::Frame(Frame::ToDevice)),
+    ("estimate_loss", Sign::Frame(Frame::EstimateLoss)),
+    ("inforward", Sign::Frame(Frame::Forward)),
+    ("inbackward", Sign::Frame(Frame::Backward)),
+    (".backward(", Sign::Frame(Frame::Backward)),
+    ("clip_grad_norm", Sign::Frame(Frame::Clip)),
+    ("optimizer.step", Sign::Frame(Frame::Optimizer)),
+    ("scaler.step", Sign::Frame(Frame::Optimizer)),
+    ("/optim/adamw.py", Sign::Frame(Frame::Optimizer)),
+    ("torchinductor", Sign::Frame(Frame::Inductor)),
+    ("torch/_inductor", Sign::Frame(Frame::Inductor)),
+    ("torch/utils/checkpoint", Sign::Frame(Frame::Checkpointing)),
+    ("cross_entropy", Sign::Frame(Frame::CrossEntropy)),
+    ("dot_product_attention", Sign::Frame(Frame::Attention)),
+    ("self.attn(", Sign::Frame(Frame::Attention)),
+    ("self.c_attn(", Sign::Frame(Frame::Attention)),
+    ("self.mlp(", Sign::Frame(Frame::Mlp)),
+    ("self.lm_head(", Sign::Frame(Frame::LmHead)),
+    ("pin_memory", Sign::Frame(Frame::PinMemory)),
+];
+
+/// The last eight bytes of each phrase.
+pub(super) const KEYS: [u64; SIGNS.len()] = {
+    let mut keys = [0; SIGNS.len()];
+    let mut i = 0;
+    while i < SIGNS.len() {
+        let phrase = SIGNS[i].0.as_bytes();
+        assert!(phrase.len() >= 8, "a phrase is too short to be found");
+        let mut at = phrase.len() - 8;
+        while at < phrase.len() {
+            keys[i] = keys[i] << 8 | phrase[at] as u64;
+            at += 1;
+        }
+        i += 1;
+    }
+    keys
+};
+
+const FILTER_BITS: u32 = 12;
+
+const FILTER: [u64; 1 << (FILTER_BITS - 6)] = {
+    let mut filter = [0; 1 << (FILTER_BITS - 6)];
+    let mut i = 0;
+    while i < KEYS.len() {
+        let bit = place(KEYS[i]);
+        filter[bit >> 6] |= 1 << (bit & 63);
+        i += 1;
+    }
+    filter
+};
+
+/// A bit of the filter. The multiplier is 2^64 by the golden ratio, which spreads the keys well.
+const fn place(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - FILTER_BITS)) as usize
+}
+
+/// Whether the last eight bytes may end a phrase; wrong one time in fifty.
+#[inline]
+pub(super) fn may_be_a_sign(last: u64) -> bool {
+    let bit = place(last);
+    FILTER[bit >> 6] >> (bit & 63) & 1 == 1
+}
