@@ -1,6 +1,6 @@
 //! The message PyTorch prints when the card is full.
 //!
-//! Source: the format in c10/cuda/CUDACachingAllocator.cpp (2.1 to 2.11), as kept in public messages.
+//! Source: the format in c10/cuda/CUDACachingAllocator.cpp, version by version, held against messages that people posted.
 
 use super::simulate::Failure;
 use crate::units::pytorch_size;
@@ -18,10 +18,18 @@ impl TorchVersion {
     /// The version the model was recorded with.
     pub const RECORDED: Self = Self { major: 2, minor: 11 };
 
+    /// The version `major.minor`.
+    #[must_use]
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
     /// The environment variable that configures the allocator.
+    ///
+    /// 2.9 knows the new name and does not heed it for expandable segments (pytorch/pytorch#183387).
     #[must_use]
     pub fn allocator_variable(self) -> &'static str {
-        if self >= (Self { major: 2, minor: 9 }) { "PYTORCH_ALLOC_CONF" } else { "PYTORCH_CUDA_ALLOC_CONF" }
+        if self >= Self::new(2, 10) { "PYTORCH_ALLOC_CONF" } else { "PYTORCH_CUDA_ALLOC_CONF" }
     }
 }
 
@@ -67,28 +75,223 @@ pub struct CardState {
 pub fn out_of_memory(failure: &Failure, card: CardState, torch: TorchVersion) -> String {
     let process = card.context_bytes.saturating_add(failure.reserved_bytes);
     let used = process.saturating_add(card.other_processes_bytes);
-    let advice = if torch >= (TorchVersion { major: 2, minor: 2 }) {
-        format!("{}=expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF")
-    } else {
-        "max_split_size_mb".to_owned()
+    let figures = Figures {
+        requested: failure.request.segment_bytes,
+        total: card.total_bytes,
+        free: card.total_bytes.saturating_sub(used),
+        process,
+        allocated: failure.allocated_bytes,
+        reserved: failure.reserved_bytes,
     };
-    let reference = if torch >= (TorchVersion { major: 2, minor: 9 }) {
-        " (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"
-    } else if torch >= (TorchVersion { major: 2, minor: 2 }) {
-        " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+    figures.in_words_of(torch)
+}
+
+/// The figures of a message, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    requested: u64,
+    total: u64,
+    free: u64,
+    /// What the process holds, its context included; messages before 2.1 do not say it.
+    process: u64,
+    allocated: u64,
+    reserved: u64,
+}
+
+impl Figures {
+    fn in_words_of(self, torch: TorchVersion) -> String {
+        let requested = pytorch_size(self.requested);
+        let body = if torch < TorchVersion::new(2, 1) { self.before_2_1(torch) } else { self.since_2_1(torch) };
+        format!("CUDA out of memory. Tried to allocate {requested}{body}{}", advice(torch))
+    }
+
+    fn before_2_1(self, torch: TorchVersion) -> String {
+        // Until 1.3 the last figure is what lies idle, later all that PyTorch holds.
+        let held = if torch < TorchVersion::new(1, 4) {
+            format!("{} cached", pytorch_size(self.reserved.saturating_sub(self.allocated)))
+        } else {
+            format!("{} reserved in total by PyTorch", pytorch_size(self.reserved))
+        };
+        format!(
+            " (GPU 0; {} total capacity; {} already allocated; {} free; {held})",
+            pytorch_size(self.total),
+            pytorch_size(self.allocated),
+            pytorch_size(self.free),
+        )
+    }
+
+    fn since_2_1(self, torch: TorchVersion) -> String {
+        let capacity = if torch < TorchVersion::new(2, 2) { "capacty" } else { "capacity" };
+        format!(
+            ". GPU 0 has a total {capacity} of {} of which {} is free. Including non-PyTorch memory, this process has {} \
+             memory in use. Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but \
+             unallocated.",
+            pytorch_size(self.total),
+            pytorch_size(self.free),
+            pytorch_size(self.process),
+            pytorch_size(self.allocated),
+            pytorch_size(self.reserved.saturating_sub(self.allocated)),
+        )
+    }
+}
+
+/// The end of the message. Its address moved with PyTorch's documentation, between 2.9 and 2.11.
+fn advice(torch: TorchVersion) -> &'static str {
+    if torch < TorchVersion::new(1, 10) {
+        ""
+    } else if torch < TorchVersion::new(2, 1) {
+        " If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See \
+         documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+    } else if torch < TorchVersion::new(2, 2) {
+        " If reserved but unallocated memory is large try setting max_split_size_mb to avoid fragmentation.  See \
+         documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+    } else if torch < TorchVersion::new(2, 10) {
+        " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to \
+         avoid fragmentation.  See documentation for Memory Management  \
+         (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
     } else {
-        " and PYTORCH_CUDA_ALLOC_CONF"
-    };
-    format!(
-        "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free. Including \
-         non-PyTorch memory, this process has {} memory in use. Of the allocated memory {} is allocated by PyTorch, \
-         and {} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting \
-         {advice} to avoid fragmentation.  See documentation for Memory Management {reference}",
-        pytorch_size(failure.request.segment_bytes),
-        pytorch_size(card.total_bytes),
-        pytorch_size(card.total_bytes.saturating_sub(used)),
-        pytorch_size(process),
-        pytorch_size(failure.allocated_bytes),
-        pytorch_size(failure.reserved_bytes - failure.allocated_bytes),
-    )
+        " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to \
+         avoid fragmentation.  See documentation for Memory Management  \
+         (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{GIB, MIB};
+
+    /// A message that somebody posted, and the versions that word it so; a version's own figures make it again.
+    #[track_caller]
+    fn check(versions: &[&str], figures: Figures, posted: &str) {
+        for version in versions {
+            let torch = version.parse().expect("a version");
+            assert_eq!(figures.in_words_of(torch), posted, "{version}");
+        }
+    }
+
+    fn gib(hundredths: u64) -> u64 {
+        (hundredths * GIB).div_ceil(100)
+    }
+
+    fn mib(hundredths: u64) -> u64 {
+        (hundredths * MIB).div_ceil(100)
+    }
+
+    /// huggingface/transformers#1819.
+    #[test]
+    fn what_is_cached_until_1_3() {
+        let figures = Figures {
+            requested: mib(384_00),
+            total: gib(10_73),
+            free: mib(290_56),
+            process: 0,
+            allocated: gib(9_59),
+            reserved: gib(9_59) + mib(25_84),
+        };
+        check(
+            &["1.0", "1.3", "1.3.1"],
+            figures,
+            "CUDA out of memory. Tried to allocate 384.00 MiB (GPU 0; 10.73 GiB total capacity; 9.59 GiB already allocated; \
+             290.56 MiB free; 25.84 MiB cached)",
+        );
+    }
+
+    /// huggingface/transformers#3360.
+    #[test]
+    fn what_is_reserved_from_1_4() {
+        let figures = Figures {
+            requested: mib(786_00),
+            total: gib(14_73),
+            free: mib(575_88),
+            process: 0,
+            allocated: gib(13_33),
+            reserved: gib(13_38),
+        };
+        check(
+            &["1.4", "1.8.1", "1.9"],
+            figures,
+            "CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; 14.73 GiB total capacity; 13.33 GiB already \
+             allocated; 575.88 MiB free; 13.38 GiB reserved in total by PyTorch)",
+        );
+    }
+
+    /// karpathy/nanoGPT#88.
+    #[test]
+    fn max_split_size_mb_from_1_10() {
+        let figures = Figures {
+            requested: mib(394_00),
+            total: gib(15_78),
+            free: gib(8_68),
+            process: 0,
+            allocated: gib(5_17),
+            reserved: gib(5_25),
+        };
+        check(
+            &["1.10", "1.12.1", "1.13", "2.0", "2.0.1+cu117"],
+            figures,
+            "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total capacity; 5.17 GiB already allocated; \
+             8.68 GiB free; 5.25 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting \
+             max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and \
+             PYTORCH_CUDA_ALLOC_CONF",
+        );
+    }
+
+    /// jingyaogong/minimind#48.
+    #[test]
+    fn the_misspelt_one_of_2_1() {
+        let figures = Figures {
+            requested: mib(88_00),
+            total: gib(7_75),
+            free: mib(49_56),
+            process: gib(7_43),
+            allocated: gib(7_16),
+            reserved: gib(7_16) + mib(4_62),
+        };
+        check(
+            &["2.1", "2.1.2"],
+            figures,
+            "CUDA out of memory. Tried to allocate 88.00 MiB. GPU 0 has a total capacty of 7.75 GiB of which 49.56 MiB is \
+             free. Including non-PyTorch memory, this process has 7.43 GiB memory in use. Of the allocated memory 7.16 GiB \
+             is allocated by PyTorch, and 4.62 MiB is reserved by PyTorch but unallocated. If reserved but unallocated \
+             memory is large try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management \
+             and PYTORCH_CUDA_ALLOC_CONF",
+        );
+    }
+
+    /// murong-xu/CADS#4; 2.9 by the log in ROCm/TheRock#2118.
+    #[test]
+    fn expandable_segments_from_2_2() {
+        let figures = Figures {
+            requested: gib(22_78),
+            total: gib(31_47),
+            free: gib(12_73),
+            process: gib(18_73),
+            allocated: gib(9_08),
+            reserved: gib(9_08) + gib(9_35),
+        };
+        let start = "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB of which 12.73 \
+                     GiB is free. Including non-PyTorch memory, this process has 18.73 GiB memory in use. Of the allocated \
+                     memory 9.08 GiB is allocated by PyTorch, and 9.35 GiB is reserved by PyTorch but unallocated. If \
+                     reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+                     to avoid fragmentation.  See documentation for Memory Management  ";
+        check(
+            &["2.2", "2.3.1", "2.5", "2.9"],
+            figures,
+            &format!("{start}(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"),
+        );
+        // As the strings of 2.11's library have it.
+        let address =
+            "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
+        check(&["2.11", "2.11.0+cu130"], figures, &format!("{start}({address})"));
+    }
+
+    #[test]
+    fn the_variable_that_works() {
+        for (version, name) in
+            [("1.13", "PYTORCH_CUDA_ALLOC_CONF"), ("2.9", "PYTORCH_CUDA_ALLOC_CONF"), ("2.11", "PYTORCH_ALLOC_CONF")]
+        {
+            assert_eq!(version.parse().map(TorchVersion::allocator_variable), Ok(name));
+        }
+    }
 }
