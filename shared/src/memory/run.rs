@@ -31,12 +31,14 @@ pub struct Card {
 pub enum AttentionKernel {
     /// FlashAttention 2: half precision on sm_80 and later.
     Flash,
-    /// The memory-efficient kernel of xFormers: float32, or half precision on older cards.
+    /// The memory-efficient kernel of xFormers: float32, or float16 on older cards.
     Efficient,
     /// cuDNN's, preferred on sm_90 and later.
     Cudnn,
-    /// Products and softmax one by one.
+    /// nanoGPT's own: products and softmax one by one.
     Math,
+    /// PyTorch's own, where no fused kernel takes the dtype: the same in float32, whatever autocast says.
+    Composite,
 }
 
 /// cuBLAS takes 32 MiB on sm_90 and 8.125 MiB elsewhere: `getChosenWorkspaceSize` of PyTorch, `:4096:2:16:8`.
@@ -61,7 +63,7 @@ const CUDNN_MAX_HEAD_SIZE: u64 = 128;
 /// The kernel PyTorch's `scaled_dot_product_attention` picks, in its order of preference.
 ///
 /// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (2.11): cuDNN first on sm_90 and later, then flash,
-/// then memory-efficient.
+/// then memory-efficient, which below sm_80 takes float32 and float16 and no bfloat16.
 pub(crate) fn attention_kernel(
     config: &GptConfig,
     train: &TrainConfig,
@@ -79,6 +81,9 @@ pub(crate) fn attention_kernel(
         AttentionKernel::Cudnn
     } else if train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
         AttentionKernel::Flash
+    } else if train.dtype == Dtype::Bfloat16 && major < 8 && !train.compile {
+        // Compiled code never gets there: Inductor leaves such graphs alone.
+        AttentionKernel::Composite
     } else {
         AttentionKernel::Efficient
     }
@@ -164,6 +169,7 @@ impl Run<'_> {
         self.indexed(8, usize::try_from(layer).unwrap_or(usize::MAX))
     }
 
+    /// The kernel of this run's attention.
     pub(super) fn attention_kernel(&self) -> AttentionKernel {
         attention_kernel(self.config, self.train, self.card.compute_capability)
     }
@@ -328,7 +334,8 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         },
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
-    let used = |tensor: Tensor| is_used(train, tensor);
+    let kernel = attention_kernel(config, train, card.compute_capability);
+    let used = |tensor: Tensor| is_used(train, kernel, tensor);
     let bytes = TensorBytes::new(&dims, used)?;
     let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 
@@ -407,7 +414,7 @@ fn training(run: &mut Run<'_>, schedule: &mut Vec<Turn>) {
 }
 
 /// Whether a run of that kind stores the tensor at all; only those are held to the size limit.
-fn is_used(train: &TrainConfig, tensor: Tensor) -> bool {
+fn is_used(train: &TrainConfig, kernel: AttentionKernel, tensor: Tensor) -> bool {
     let shape_of_attention = matches!(
         tensor,
         Tensor::Mask
@@ -429,9 +436,18 @@ fn is_used(train: &TrainConfig, tensor: Tensor) -> bool {
             | Tensor::DpreattScaled
     );
     if shape_of_attention {
-        return train.attention == Attention::Math;
+        return matches!(kernel, AttentionKernel::Math | AttentionKernel::Composite);
     }
     match tensor {
+        Tensor::WideQkv
+        | Tensor::WideOperand
+        | Tensor::CausalMask
+        | Tensor::CausalBias
+        | Tensor::AttHidden
+        | Tensor::AttHiddenRows
+        | Tensor::WideAtty
+        | Tensor::WideDatty
+        | Tensor::WideDqkv => kernel == AttentionKernel::Composite,
         Tensor::Logits
         | Tensor::LogProbs
         | Tensor::LogProbsF32

@@ -116,6 +116,13 @@ tensor_table! {
     AttDropped "att after dropout" Activations ForwardLocal f32 [B, H, T, T];
     AttDropMask "dropout mask of att" Activations SavedForBackward bool [B, H, T, T];
     AttCast "att (cast)" Activations SavedForBackward compute [B, H, T, T];
+    WideQkv "q, k or v (float32)" Activations Intermediate f32 [B, H, T, D];
+    WideOperand "q, k or v (float32, contiguous)" Activations SavedForBackward f32 [B, H, T, D];
+    CausalMask "causal mask" Activations Intermediate bool [T, T];
+    CausalBias "causal mask (float32)" Activations Intermediate f32 [T, T];
+    AttHidden "masked entries of preatt" Activations Intermediate bool [B, H, T, T];
+    AttHiddenRows "masked rows of preatt" Activations Intermediate bool [B, H, T, One];
+    WideAtty "atty by head (float32)" Activations Intermediate f32 [BH, T, D];
     AttyHeads "atty by head" Activations Intermediate compute [BH, T, D];
     AttyRows "atty" Activations SavedForBackward compute [B, T, C];
     Attproj "attproj" Activations Intermediate compute [BT, C];
@@ -166,6 +173,8 @@ tensor_table! {
     Dln2 "dln2" Activations Intermediate f32 [B, T, C];
     Datty "datty" Activations Intermediate compute [BT, C];
     DattyClone "datty by head (contiguous)" Activations Intermediate compute [B, H, T, D];
+    WideDatty "datty by head (float32)" Activations Intermediate f32 [B, H, T, D];
+    WideDqkv "dq, dk or dv (float32)" Activations Intermediate f32 [BH, T, D];
     Dq "dq" Activations Intermediate compute [B, H, T, D];
     Dk "dk" Activations Intermediate compute [B, H, T, D];
     Dv "dv" Activations Intermediate compute [B, H, T, D];

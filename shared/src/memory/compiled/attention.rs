@@ -30,7 +30,9 @@ fn fused(g: &mut Graph, layer: u64, qkv: Buf, kernel: AttentionKernel, keeps: Ke
         AttentionKernel::Flash => (Tensor::AttLse, &[Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask]),
         AttentionKernel::Efficient if !trains => (Tensor::AttLseNone, &[Tensor::AttSeed, Tensor::AttOffset]),
         AttentionKernel::Efficient => (Tensor::AttLsePadded, &[Tensor::AttSeed, Tensor::AttOffset]),
-        AttentionKernel::Cudnn | AttentionKernel::Math => (Tensor::AttLse, &[Tensor::AttSeed, Tensor::AttOffset]),
+        AttentionKernel::Cudnn | AttentionKernel::Math | AttentionKernel::Composite => {
+            (Tensor::AttLse, &[Tensor::AttSeed, Tensor::AttOffset])
+        }
     };
     let out = g.external(Tensor::Atty, at);
     let mut outputs = vec![(Tensor::Atty, out), (lse, g.external(lse, at))];
@@ -111,7 +113,7 @@ pub(super) fn backward(run: &Run<'_>, g: &mut Graph, layer: u64, datty: Buf, sav
     match run.attention_kernel() {
         AttentionKernel::Flash => g.scratch(&[Tensor::FlashSoftmaxD, Tensor::FlashDqAccum]),
         AttentionKernel::Cudnn => g.scratch(&[Tensor::CudnnDqAccum]),
-        AttentionKernel::Efficient | AttentionKernel::Math => {}
+        AttentionKernel::Efficient | AttentionKernel::Math | AttentionKernel::Composite => {}
     }
     let dqkv = g.planned(Tensor::Dqkv, at);
     g.kernel(&[dqkv], &[dq, dk, dv]);

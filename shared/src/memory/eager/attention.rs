@@ -1,5 +1,7 @@
 //! Attention by each kernel PyTorch may choose: what it stores, saves, and needs again in backward.
 
+mod composite;
+
 use super::{
     super::{
         program::Slot,
@@ -26,6 +28,8 @@ pub(super) struct SavedAttention {
     pub(super) fused: Vec<Slot>,
     /// Of `Math`.
     pub(super) math: Option<SavedMath>,
+    /// Of `Composite`.
+    composite: Option<composite::SavedComposite>,
 }
 
 pub(super) struct SavedMath {
@@ -49,6 +53,7 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
             fused(run, layer, qkv, saves, [Tensor::Atty, lse], &EFFICIENT_EXTRA)
         }
         AttentionKernel::Math => math(run, layer, qkv, trains, saves),
+        AttentionKernel::Composite => composite::forward(run, layer, qkv, trains, saves),
     }
 }
 
@@ -88,7 +93,7 @@ fn fused(
         return Attended { dead: vec![atty, qkv], output: None, saved: SavedAttention::default() };
     }
     let fused = [qkv, lse, atty].into_iter().chain(random).collect();
-    Attended { dead: Vec::new(), output: None, saved: SavedAttention { fused, math: None } }
+    Attended { dead: Vec::new(), output: None, saved: SavedAttention { fused, ..SavedAttention::default() } }
 }
 
 fn padded_flash(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves) -> Attended {
@@ -108,7 +113,7 @@ fn padded_flash(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves) -> Atten
     }
     let rows = w.alloc(Tensor::AttyRows, at);
     let fused = padded.into_iter().chain([lse, atty, rng, unused]).collect();
-    let saved = SavedAttention { fused, math: None };
+    let saved = SavedAttention { fused, ..SavedAttention::default() };
     Attended { dead: vec![qkv], output: Some(rows), saved }
 }
 
@@ -169,14 +174,15 @@ fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) ->
         dead.push(named);
     }
     let math = SavedMath { q, k, mask, att, att_drop_mask, att_cast: operand, v };
-    Attended { dead, output: Some(rows), saved: SavedAttention { fused: Vec::new(), math: Some(math) } }
+    Attended { dead, output: Some(rows), saved: SavedAttention { math: Some(math), ..SavedAttention::default() } }
 }
 
 /// Attention's backward, from the gradient of its output to that of qkv.
 pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedAttention) -> Slot {
-    match saved.math {
-        Some(math) => math_backward(run, layer, datty, &math),
-        None => fused_backward(run, layer, datty, saved.fused),
+    match saved {
+        SavedAttention { math: Some(math), .. } => math_backward(run, layer, datty, &math),
+        SavedAttention { composite: Some(saved), .. } => composite::backward(run, layer, datty, &saved),
+        SavedAttention { fused, .. } => fused_backward(run, layer, datty, fused),
     }
 }
 
@@ -195,7 +201,7 @@ fn fused_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) 
             w.free_all([softmax_d, dq_accum]);
         }
         AttentionKernel::Cudnn => w.transient(Tensor::CudnnDqAccum, at),
-        AttentionKernel::Efficient | AttentionKernel::Math => {}
+        AttentionKernel::Efficient | AttentionKernel::Math | AttentionKernel::Composite => {}
     }
     w.free(datty);
     w.free_all(saved);

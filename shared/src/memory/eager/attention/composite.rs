@@ -1,0 +1,121 @@
+//! `scaled_dot_product_attention` where no fused kernel takes the dtype: bfloat16 below compute capability 8.0.
+//!
+//! Source: `_scaled_dot_product_attention_math` and `_safe_softmax` of aten/src/ATen/native/transformers/attention.cpp
+//! and aten/src/ATen/native/SoftMax.cpp (2.11): all of it in float32, whatever autocast says. Checked against the
+//! operations and storages of PyTorch 2.11 under that backend, forward and backward. Scalars of 512 bytes are left out.
+
+use super::{Attended, SavedAttention};
+use crate::{
+    gpt::tensors::Tensor,
+    memory::{eager::Saves, program::Slot, run::Run},
+};
+
+/// What backward needs.
+pub(super) struct SavedComposite {
+    q: Slot,
+    k: Slot,
+    v: Slot,
+    att: Slot,
+    /// After dropout, with its mask.
+    dropped: Option<[Slot; 2]>,
+}
+
+pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
+    let at = Some(layer);
+    let keeps = saves == Saves::All;
+    let drops = run.drops() && trains;
+    let w = &mut run.w;
+    let wide: Vec<Slot> = (0..3).map(|_| w.alloc(Tensor::WideQkv, at)).collect();
+    let scaled_q = w.alloc(Tensor::WideQkv, at);
+    let ones = w.alloc(Tensor::CausalMask, at);
+    let triangle = w.alloc(Tensor::CausalMask, at);
+    w.free(ones);
+    let bias = w.alloc(Tensor::CausalBias, at);
+    w.free(triangle);
+    let scaled_k = w.alloc(Tensor::WideQkv, at);
+    let [q, k] = [(); 2].map(|()| w.alloc(Tensor::WideOperand, at));
+    // The mask is added in place.
+    let preatt = w.alloc(Tensor::PreattF32, at);
+    w.free(scaled_k);
+    if !keeps {
+        w.free_all([q, k]);
+    }
+    let att = w.alloc(Tensor::Att, at);
+    // A row that is masked altogether is overwritten with zeros, for which there is a look at every entry.
+    let hidden = w.alloc(Tensor::AttHidden, at);
+    let hidden_rows = w.alloc(Tensor::AttHiddenRows, at);
+    w.free_all([hidden_rows, hidden, preatt]);
+    let mut named = att;
+    let mut dropped = None;
+    if drops {
+        named = w.alloc(Tensor::AttDropped, at);
+        let mask = w.alloc(Tensor::AttDropMask, at);
+        if keeps {
+            dropped = Some([named, mask]);
+        } else {
+            w.free_all([mask, att]);
+        }
+    }
+    // The attention itself is a second result, which nobody takes.
+    let second = w.alloc(Tensor::AttCast, at);
+    let v = w.alloc(Tensor::WideOperand, at);
+    let heads = w.alloc(Tensor::WideAtty, at);
+    if !keeps {
+        w.free(v);
+    }
+    let atty = w.alloc(Tensor::Atty, at);
+    w.free_all(wide);
+    w.free_all([scaled_q, bias, second, heads]);
+    if !keeps {
+        w.free(named);
+    }
+    let rows = w.alloc(Tensor::AttyRows, at);
+    w.free(atty);
+    if !keeps {
+        return Attended { dead: vec![rows, qkv], output: None, saved: SavedAttention::default() };
+    }
+    let composite = Some(SavedComposite { q, k, v, att, dropped });
+    let saved = SavedAttention { composite, ..SavedAttention::default() };
+    Attended { dead: vec![qkv], output: Some(rows), saved }
+}
+
+pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedComposite) -> Slot {
+    let at = Some(layer);
+    let w = &mut run.w;
+    let wide = w.alloc(Tensor::WideDatty, at);
+    w.free(datty);
+    let datty = w.alloc(Tensor::WideDatty, at);
+    w.free(wide);
+    let dv = w.alloc(Tensor::WideDqkv, at);
+    let mut datt = w.alloc(Tensor::DattF32, at);
+    w.free_all([saved.v, datty]);
+    if let Some([dropped, mask]) = saved.dropped {
+        w.free(dropped);
+        let before = w.alloc(Tensor::DattDropped, at);
+        w.free_all([datt, mask]);
+        datt = before;
+    }
+    let dpreatt = w.alloc(Tensor::Dpreatt, at);
+    w.free_all([saved.att, datt]);
+    let [dk, dq] = [(); 2].map(|()| w.alloc(Tensor::WideDqkv, at));
+    w.free_all([saved.q, saved.k, dpreatt]);
+    // Each loses its scale, then its width.
+    let [dk, dq] = [dk, dq].map(|scaled| {
+        let slot = w.alloc(Tensor::WideDqkv, at);
+        w.free(scaled);
+        slot
+    });
+    let [dv, dk, dq] = [(dv, Tensor::DvHeads), (dk, Tensor::DkHeads), (dq, Tensor::DqHeads)].map(|(wide, narrow)| {
+        let slot = w.alloc(narrow, at);
+        w.free(wide);
+        slot
+    });
+    let [dv, dq] = [dv, dq].map(|by_head| {
+        let rows = w.alloc(Tensor::DkRows, at);
+        w.free(by_head);
+        rows
+    });
+    let dqkv = w.alloc(Tensor::Dqkv, at);
+    w.free_all([dk, dv, dq]);
+    dqkv
+}
