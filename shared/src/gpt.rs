@@ -75,6 +75,18 @@ pub enum GptConfigError {
     },
 }
 
+impl GptConfigError {
+    /// nanoGPT's key that is at fault.
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::OutOfRange { name, .. } => name,
+            Self::HeadsDoNotDivideChannels { .. } => "n_head",
+            Self::Dropout { .. } => "dropout",
+        }
+    }
+}
+
 impl GptConfig {
     /// Checks a shape.
     ///

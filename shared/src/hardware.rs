@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 
-use crate::{decimal, dtype::Dtype};
+use crate::{dtype::Dtype, units::human_size};
 
 /// Where a figure comes from. No page shows it, and a first load is to be small: there it stays out of the program.
 macro_rules! cite {
@@ -113,7 +113,7 @@ impl Device {
     /// A card that is known only by what the user says of it, as with `--vram 11.69GiB`.
     #[must_use]
     pub fn custom(total_bytes: u64, compute_capability: ComputeCapability) -> Self {
-        let name = format!("{} GiB card ({compute_capability})", decimal::ratio(total_bytes, 1 << 30, 2));
+        let name = format!("{} card ({compute_capability})", human_size(total_bytes));
         Self {
             name: Cow::Owned(name.clone()),
             reported_name: Cow::Owned(name),

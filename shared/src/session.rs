@@ -54,6 +54,9 @@ pub struct Options {
 /// The card a plan is made for where none is named: what the people who ask own.
 pub const DEFAULT_GPU: &str = "RTX 4070";
 
+/// The generation of a card that is known by its memory alone: what most cards of that kind are of.
+const ASSUMED_CAPABILITY: ComputeCapability = ComputeCapability::new(8, 9);
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -83,6 +86,25 @@ pub struct Finding {
     pub key: &'static str,
     /// The sentence.
     pub message: String,
+    /// Where the key was set, if that was in a file.
+    pub place: Option<Place>,
+}
+
+/// A place in a config file, shown as `config/x.py:12:9`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The file's name as it was given.
+    pub source: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.source, self.line, self.column)
+    }
 }
 
 /// What a session comes to.
@@ -109,29 +131,28 @@ pub fn resolve(sources: &[Source], options: &Options) -> Resolved {
 pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
     let mut resolver = Resolver { settings, findings: Vec::new() };
     let device = resolver.device(options);
-    let supports_bfloat16 = device.as_ref().is_none_or(Device::supports_bfloat16);
     let shape = resolver.shape();
-    let train = resolver.train(options, supports_bfloat16);
     let torch = options.torch.parse().map_err(|e| resolver.error("torch", format!("{e}"))).ok();
+    let assumed_torch = torch.unwrap_or(TorchVersion::RECORDED);
+    let mut train = resolver.train(options, device.as_ref(), assumed_torch);
     let gpt = match GptConfig::new(shape) {
         Ok(gpt) => Some(gpt),
         Err(error) => {
-            resolver.error("n_embd", error.to_string());
+            // Of two keys that do not go together, the one that was set.
+            let key =
+                if error.key() == "n_head" && !resolver.settings.is_set("n_head") { "n_embd" } else { error.key() };
+            resolver.error(key, error.to_string());
             None
         }
     };
-    if let (Some(device), Dtype::Bfloat16, false) = (&device, train.dtype, supports_bfloat16) {
-        let message = format!(
-            "{} has no bfloat16 units (compute capability {}, below 8.0): PyTorch emulates it, slowly; dtype float16 \
-             is what such a card is fast at",
-            device.name, device.compute_capability
-        );
-        resolver.say(Severity::Warning, "dtype", message);
+    if let Some(device) = &device {
+        train.compile = resolver.compiles(&train, device, assumed_torch);
+        resolver.emulated_bfloat16(&train, device);
     }
     let train = match train.check() {
         Ok(train) => Some(train),
         Err(error) => {
-            resolver.error("batch_size", error.to_string());
+            resolver.error(error.key(), error.to_string());
             None
         }
     };
@@ -164,7 +185,16 @@ struct Resolver {
 
 impl Resolver {
     fn say(&mut self, severity: Severity, key: &'static str, message: String) {
-        self.findings.push(Finding { severity, key, message });
+        let place = self.place(key);
+        self.findings.push(Finding { severity, key, message, place });
+    }
+
+    /// Where a file sets the key. An argument is its own place and needs no other.
+    fn place(&self, key: &str) -> Option<Place> {
+        let origin = self.settings.values.get(key)?.origin;
+        let source = self.settings.source_name(&origin);
+        let is_file = !source.starts_with("--");
+        is_file.then(|| Place { source: source.to_owned(), line: origin.line, column: origin.column })
     }
 
     fn error(&mut self, key: &'static str, message: String) {
@@ -174,6 +204,9 @@ impl Resolver {
     fn device(&mut self, options: &Options) -> Option<Device> {
         let named = options.gpu.trim();
         let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
+        if options.vram_bytes == Some(0) {
+            self.error("vram", "a card without memory holds no run".to_owned());
+        }
         match (found, options.vram_bytes) {
             (Some(Ok(device)), None) => Some(device.clone()),
             (Some(Ok(device)), Some(bytes)) => {
@@ -183,8 +216,13 @@ impl Resolver {
                 self.error("gpu", error.to_string());
                 None
             }
-            // Memory alone: the rest is taken from the generation most cards of that kind are of.
-            (None, Some(bytes)) => Some(Device::custom(bytes, ComputeCapability { major: 8, minor: 9 })),
+            (None, Some(bytes)) => {
+                let message = format!(
+                    "compute capability {ASSUMED_CAPABILITY} is assumed, as of GeForce 40; a card's name says more"
+                );
+                self.say(Severity::Note, "vram", message);
+                Some(Device::custom(bytes, ASSUMED_CAPABILITY))
+            }
             (None, None) => {
                 self.error("gpu", "name a card, or say how much memory it has".to_owned());
                 None
@@ -205,9 +243,9 @@ impl Resolver {
             if block_size > GPT2_BLOCK_SIZE {
                 let message = format!(
                     "{init_from} has {GPT2_BLOCK_SIZE} positions: nanoGPT stops at the first forward of block_size \
-                     {block_size}; the plan is for {GPT2_BLOCK_SIZE}"
+                     {block_size}"
                 );
-                self.say(Severity::Warning, "block_size", message);
+                self.error("block_size", message);
             }
             return preset.shape(block_size, dropout);
         }
@@ -254,8 +292,8 @@ impl Resolver {
         self.settings.vocab_size()
     }
 
-    fn train(&mut self, options: &Options, supports_bfloat16: bool) -> TrainConfig {
-        let dtype = self.settings.dtype(supports_bfloat16);
+    fn train(&mut self, options: &Options, device: Option<&Device>, torch: TorchVersion) -> TrainConfig {
+        let dtype = self.settings.dtype(counts_as_bfloat16(device, torch));
         let dtype = match dtype.as_str() {
             "float32" => Dtype::Float32,
             "float16" => Dtype::Float16,
@@ -301,6 +339,52 @@ impl Resolver {
         }
     }
 
+    /// Whether `torch.compile` compiles, where it is asked for.
+    ///
+    /// Sources: `create_backend` of torch/_inductor/scheduler.py, which raises below compute capability 7.0 (2.0 to
+    /// 2.11; karpathy/nanoGPT#157), and `_check_triton_bf16_support` of torch/_inductor/compile_fx.py, which since 2.4
+    /// skips a frame that takes or returns bfloat16 below 8.0: nanoGPT's forward returns logits, and each block's saves
+    /// activations. Norms stay compiled, and under `no_grad` so do whole blocks; that takes no more than eager.
+    fn compiles(&mut self, train: &TrainConfig, device: &Device, torch: TorchVersion) -> bool {
+        let (name, capability) = (&device.name, device.compute_capability);
+        let unable = if !train.compile {
+            return false;
+        } else if torch < TorchVersion::new(2, 0) {
+            format!("PyTorch {torch} has no torch.compile, and nanoGPT stops; the plan is for compile=False")
+        } else if capability < ComputeCapability::new(7, 0) {
+            format!(
+                "torch.compile stops on {name} (compute capability {capability}; Triton needs 7.0): the plan is for \
+                 compile=False"
+            )
+        } else if train.dtype != Dtype::Bfloat16 || device.supports_bfloat16() {
+            return true;
+        } else if torch < TorchVersion::new(2, 4) {
+            format!(
+                "torch.compile of PyTorch {torch} stops on {name} in bfloat16, which Triton builds for compute capability \
+                 8.0 and later: the plan is for compile=False"
+            )
+        } else {
+            format!(
+                "torch.compile skips bfloat16 on {name} (compute capability {capability}, below 8.0), with a warning, and \
+                 the model runs eager: so does the plan; float16 is compiled"
+            )
+        };
+        self.say(Severity::Warning, "compile", unable);
+        false
+    }
+
+    fn emulated_bfloat16(&mut self, train: &TrainConfig, device: &Device) {
+        if train.dtype != Dtype::Bfloat16 || device.supports_bfloat16() {
+            return;
+        }
+        let message = format!(
+            "{} has no bfloat16 units (compute capability {}, below 8.0): PyTorch emulates it, slowly, and without a \
+             fused attention; dtype float16 is what such a card is fast at",
+            device.name, device.compute_capability
+        );
+        self.say(Severity::Warning, "dtype", message);
+    }
+
     /// Every key of nanoGPT with the value the run has, then the keys it does not know.
     fn config(&self, shape: &GptShape, train: Option<&TrainConfig>) -> Map<String, Json> {
         let mut config = Map::new();
@@ -327,9 +411,17 @@ impl Resolver {
     }
 }
 
+/// `torch.cuda.is_bf16_supported()`: it counts emulation since 2.3, which any card can do.
+fn counts_as_bfloat16(device: Option<&Device>, torch: TorchVersion) -> bool {
+    torch >= TorchVersion::new(2, 3) || device.is_none_or(Device::supports_bfloat16)
+}
+
 fn to_json(value: &crate::nanogpt::Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
 /// Characters of nanoGPT's data/shakespeare_char, as its prepare.py counts them.
 const SHAKESPEARE_CHAR_VOCAB_SIZE: u64 = 65;
+
+#[cfg(test)]
+mod tests;

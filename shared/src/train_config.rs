@@ -106,6 +106,17 @@ pub enum TrainConfigError {
     Dtype(Dtype),
 }
 
+impl TrainConfigError {
+    /// nanoGPT's key that is at fault.
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::OutOfRange { name, .. } => name,
+            Self::Dtype(_) => "dtype",
+        }
+    }
+}
+
 impl Default for TrainConfig {
     /// nanoGPT's defaults on one card: batch_size 12, gradient_accumulation_steps 5 * 8, bfloat16, compile.
     fn default() -> Self {

@@ -1,0 +1,150 @@
+//! What a session says of what it was given, and where.
+
+use super::*;
+use crate::{memory::program::Phase, plan::plan};
+
+fn config(text: &str) -> Vec<Source> {
+    vec![Source::File { name: "config/mine.py".into(), text: text.into() }]
+}
+
+fn arguments(texts: &[&str]) -> Vec<Source> {
+    texts.iter().map(|text| Source::Override { text: (*text).into() }).collect()
+}
+
+fn on(gpu: &str, torch: &str) -> Options {
+    Options { gpu: gpu.into(), torch: torch.into(), ..Options::default() }
+}
+
+/// Everything found, one a line: severity, place or key, sentence.
+fn found(sources: &[Source], options: &Options) -> Vec<String> {
+    let line = |finding: &Finding| {
+        let at = finding.place.as_ref().map_or_else(|| finding.key.to_owned(), ToString::to_string);
+        format!("{:?} {at}: {}", finding.severity, finding.message)
+    };
+    resolve(sources, options).findings.iter().map(line).collect()
+}
+
+#[track_caller]
+fn blames(text: &str, key: &str, column: u32) {
+    for (sources, place) in [
+        (config(&format!("bias = False\n{text}\n")), Some(("config/mine.py", 2, column))),
+        (arguments(&[&format!("--{}", text.replace(' ', ""))]), None),
+    ] {
+        let resolved = resolve(&sources, &Options::default());
+        assert!(resolved.request.is_none(), "{text}");
+        let errors: Vec<_> = resolved.findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+        assert_eq!(errors[0].key, key, "{text}");
+        let at = errors[0].place.as_ref().map(|place| (place.source.as_str(), place.line, place.column));
+        assert_eq!(at, place, "{text}");
+        assert!(errors[0].message.contains(key), "{}", errors[0].message);
+    }
+}
+
+#[test]
+fn an_error_blames_its_own_key_and_says_where_it_stands() {
+    blames("dropout = 1.5", "dropout", 11);
+    blames("n_layer = 100000", "n_layer", 11);
+    blames("n_layer = 0", "n_layer", 11);
+    blames("vocab_size = 0", "vocab_size", 14);
+    blames("block_size = 0", "block_size", 14);
+    blames("n_head = 7", "n_head", 10);
+    blames("n_embd = 769", "n_embd", 10);
+    blames("batch_size = 0", "batch_size", 14);
+    blames("gradient_accumulation_steps = 0", "gradient_accumulation_steps", 31);
+    blames("eval_interval = 0", "eval_interval", 17);
+    blames("init_from = 'gpt3'", "init_from", 13);
+}
+
+#[test]
+fn a_patched_key_is_blamed_too() {
+    let resolved = resolve(&config("eval_batch_size = 0"), &Options::default());
+    assert!(resolved.findings.iter().any(|finding| finding.key == "eval_batch_size" && finding.place.is_some()));
+}
+
+#[test]
+fn loaded_weights_have_no_more_positions() {
+    let sources = config("init_from = 'gpt2'\nblock_size = 2048");
+    assert_eq!(
+        found(&sources, &Options::default()),
+        ["Error config/mine.py:2:14: gpt2 has 1024 positions: nanoGPT stops at the first forward of block_size 2048"]
+    );
+    assert!(resolve(&config("init_from = 'gpt2'\nblock_size = 1024"), &Options::default()).request.is_some());
+}
+
+/// The dtype where nobody sets one, and whether what runs is compiled.
+#[track_caller]
+fn runs(gpu: &str, torch: &str, texts: &[&str], dtype: Dtype, compiled: bool) -> Vec<String> {
+    let resolved = resolve(&arguments(texts), &on(gpu, torch));
+    let train = resolved.request.expect("a request").train;
+    assert_eq!((train.dtype, train.compile), (dtype, compiled), "{gpu}, {torch}, {texts:?}");
+    found(&arguments(texts), &on(gpu, torch))
+}
+
+#[test]
+fn the_default_dtype_is_what_that_pytorch_calls_supported() {
+    // Emulation counts since 2.3; before, compute capability 8.0 alone.
+    for (torch, dtype) in [("2.0", Dtype::Float16), ("2.2", Dtype::Float16), ("2.3", Dtype::Bfloat16)] {
+        for gpu in ["Tesla T4", "V100 16GB"] {
+            runs(gpu, torch, &["--compile=False"], dtype, false);
+        }
+        runs("RTX 3090", torch, &[], Dtype::Bfloat16, true);
+    }
+    assert_eq!(runs("Tesla T4", "2.2", &[], Dtype::Float16, true), Vec::<String>::new());
+}
+
+#[test]
+fn bfloat16_below_8_0_is_not_compiled() {
+    let said = runs("Tesla T4", "2.11", &[], Dtype::Bfloat16, false);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("Warning compile: torch.compile skips bfloat16 on Tesla T4"), "{said:?}");
+    assert!(said[1].starts_with("Warning dtype: Tesla T4 has no bfloat16 units"), "{said:?}");
+    let said = runs("Tesla T4", "2.3", &[], Dtype::Bfloat16, false);
+    assert!(said[0].starts_with("Warning compile: torch.compile of PyTorch 2.3 stops on Tesla T4"), "{said:?}");
+    for dtype in [Dtype::Float16, Dtype::Float32] {
+        let argument = format!("--dtype={}", dtype.name());
+        assert_eq!(runs("Tesla T4", "2.11", &[&argument], dtype, true), Vec::<String>::new());
+    }
+    assert_eq!(runs("A100 80GB", "2.11", &[], Dtype::Bfloat16, true), Vec::<String>::new());
+}
+
+#[test]
+fn torch_compile_stops_below_7_0() {
+    for (torch, dtype) in [("2.2", Dtype::Float16), ("2.11", Dtype::Bfloat16)] {
+        let said = runs("GTX 1080 Ti", torch, &[], dtype, false);
+        assert!(said[0].starts_with("Warning compile: torch.compile stops on GeForce GTX 1080 Ti"), "{said:?}");
+    }
+    let said = runs("GTX 1080 Ti", "2.11", &["--compile=False", "--dtype=float32"], Dtype::Float32, false);
+    assert_eq!(said, Vec::<String>::new());
+    runs("V100 16GB", "2.11", &["--dtype=float16"], Dtype::Float16, true);
+    runs("RTX 4070", "1.13", &[], Dtype::Bfloat16, false);
+}
+
+/// No fused kernel takes bfloat16 there: every layer keeps its attention in float32.
+#[test]
+fn emulated_bfloat16_holds_the_whole_attention() {
+    let peak = |gpu: &str, dtype: &str| {
+        let arguments = arguments(&["--compile=False", "--batch_size=1", "--eval_iters=0", dtype]);
+        let plan = plan(resolve(&arguments, &on(gpu, "2.11")).request.expect("a request")).expect("a plan");
+        plan.phases.iter().find(|peak| peak.phase == Phase::SteadyForward).map_or(0, |peak| peak.live_bytes)
+    };
+    let attention = 12 * 12 * 1024 * 1024 * 4_u64;
+    let more = peak("Tesla T4", "--dtype=bfloat16") - peak("RTX 3090", "--dtype=bfloat16");
+    assert!((attention..attention * 6 / 5).contains(&more), "{more}");
+    let float16 = peak("Tesla T4", "--dtype=float16").abs_diff(peak("RTX 3090", "--dtype=float16"));
+    assert!(float16 < 1 << 20, "{float16}");
+}
+
+#[test]
+fn memory_alone_assumes_a_generation_and_says_so() {
+    let memory = |bytes| Options { gpu: String::new(), vram_bytes: Some(bytes), ..Options::default() };
+    let said = found(&[], &memory(6 << 30));
+    assert_eq!(said, ["Note vram: compute capability 8.9 is assumed, as of GeForce 40; a card's name says more"]);
+    assert_eq!(
+        resolve(&[], &memory(512 << 20)).request.map(|request| request.device.name),
+        Some("512 MiB card (8.9)".into())
+    );
+    assert!(resolve(&[], &memory(0)).request.is_none());
+    let named = Options { vram_bytes: Some(6 << 30), ..Options::default() };
+    assert_eq!(found(&[], &named), Vec::<String>::new());
+}
