@@ -2,7 +2,8 @@
 //! what is there already.
 
 use super::defaults;
-use super::parser::Reader;
+use super::eval::TOO_LARGE;
+use super::parser::{Reader, Why};
 use super::problem::{Problem, Severity};
 use super::settings::{Origin, Setting, Settings, Span};
 use super::shortened;
@@ -13,11 +14,15 @@ use crate::decimal;
 pub(super) fn read_override(text: &str, source: usize, settings: &mut Settings) {
     let mut say = Speaker { text, said: Vec::new() };
     if let Some((key, val)) = split(text, &mut say) {
-        let value = choose(key, val, source, settings, &mut say);
         let start = text.len() - val.len();
         let column = u32::try_from(text[..start].chars().count()).unwrap_or(u32::MAX).saturating_add(1);
         let origin = Origin { source, line: 1, column, span: Span { start, end: text.len() } };
-        settings.set(key, Setting { value, origin });
+        match choose(key, val, source, settings, &mut say) {
+            Some(value) => settings.set(key, Setting { value, origin }),
+            None => {
+                settings.unevaluated.insert(key.into(), origin);
+            }
+        }
     }
     for problem in say.said {
         settings.problems.push(problem);
@@ -56,22 +61,31 @@ fn split<'a>(text: &'a str, say: &mut Speaker<'_>) -> Option<(&'a str, &'a str)>
     Some((key, val))
 }
 
-fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mut Speaker<'_>) -> Value {
+/// The value to take; `None` where Python has one that goes beyond this reader.
+fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mut Speaker<'_>) -> Option<Value> {
     let literal = evaluate(val, source, settings, true);
     // nanoGPT compares with whatever the name holds by now, which a config file may have given another type.
     let current = settings.value(key).map(|v| v.type_name());
     let Some(expected) = current.or_else(|| defaults::find(key).map(|k| k.default.type_name())) else {
         let near = defaults::nearest(key).map(|near| format!("did you mean --{near}={val}?"));
         say.error(format!("nanoGPT stops: ValueError: Unknown config key: {}", shortened(key)), near);
-        return literal.unwrap_or_else(|| Value::Str(val.into()));
+        return Some(literal.ok().unwrap_or_else(|| Value::Str(val.into())));
     };
     let value = match literal {
-        Some(value) => value,
-        None if expected == "str" => return Value::Str(val.into()),
-        None => return meant(key, val, source, settings, expected, say),
+        Ok(value) => value,
+        Err(NoLiteral::TooLarge) if expected == "int" => {
+            say.error(format!("{key} is a whole number beyond 64 bits, and beyond what a plan is made for"), None);
+            return None;
+        }
+        Err(NoLiteral::TooLarge) => {
+            say.error(mismatch(key, "int", expected), None);
+            return None;
+        }
+        Err(NoLiteral::Text) if expected == "str" => return Some(Value::Str(val.into())),
+        Err(NoLiteral::Text) => return Some(meant(key, val, source, settings, expected, say)),
     };
     if value.type_name() == expected {
-        return value;
+        return Some(value);
     }
     let hint = match (&value, expected) {
         (Value::Int(i), "float") => Some(format!("--{key}={}", Value::Float(*i as f64))),
@@ -83,7 +97,7 @@ fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mu
         _ => None,
     };
     say.error(mismatch(key, value.type_name(), expected), hint);
-    value
+    Some(value)
 }
 
 fn mismatch(key: &str, found: &str, expected: &str) -> String {
@@ -95,26 +109,41 @@ fn meant(key: &str, val: &str, source: usize, settings: &mut Settings, expected:
     let value = match val.to_ascii_lowercase().as_str() {
         "true" => Some(Value::Bool(true)),
         "false" => Some(Value::Bool(false)),
-        _ => evaluate(val, source, settings, false),
+        _ => evaluate(val, source, settings, false).ok(),
     };
     let value = value.filter(|v| v.type_name() == expected || (expected == "float" && v.type_name() == "int"));
     say.error(mismatch(key, "str", expected), value.as_ref().map(|v| format!("--{key}={v}")));
     value.unwrap_or_else(|| Value::Str(val.into()))
 }
 
+/// Why there is no value.
+enum NoLiteral {
+    /// Python has one: a whole number of more than 64 bits.
+    TooLarge,
+    /// It is not Python, or not known.
+    Text,
+}
+
 /// The value of `val` as Python: as a literal only, or computed.
-fn evaluate(val: &str, source: usize, settings: &mut Settings, literal_only: bool) -> Option<Value> {
+fn evaluate(val: &str, source: usize, settings: &mut Settings, literal_only: bool) -> Result<Value, NoLiteral> {
     let mut reader = Reader::new(val, source, settings);
     reader.literal_only = literal_only;
-    let value = reader.expression().ok()?.ok()?;
-    if !reader.token.is_op(",") {
-        return reader.token.ends_line().then_some(value);
+    let value = reader.expression().map_err(|_| NoLiteral::Text)?;
+    if reader.token.is_op(",") {
+        // A bare tuple: one collection, if it is one to its end.
+        while !reader.token.ends_line() {
+            reader.bump();
+        }
+        return value.map(|_| Value::Opaque(shortened(val))).map_err(|_| NoLiteral::Text);
     }
-    // A bare tuple: one collection, if it is one to its end.
-    while !reader.token.ends_line() {
-        reader.bump();
+    if !reader.token.ends_line() {
+        return Err(NoLiteral::Text);
     }
-    Some(Value::Opaque(shortened(val)))
+    // A product of that size is none that `literal_eval` would make.
+    let digits = val.trim_matches(|c: char| c.is_whitespace() || "-+()".contains(c));
+    let is_one_number = digits.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let too_large = |why: &Why<'_>| is_one_number && why.reason.what == TOO_LARGE;
+    value.map_err(|why| if too_large(&why) { NoLiteral::TooLarge } else { NoLiteral::Text })
 }
 
 #[cfg(test)]
@@ -186,6 +215,26 @@ mod tests {
         check(
             "--batch_size=big",
             "'big'\n--batch_size=big: nanoGPT stops: batch_size is of type int, and this is of type str",
+        );
+    }
+
+    #[test]
+    fn a_whole_number_is_one_however_long() {
+        let beyond = "is a whole number beyond 64 bits, and beyond what a plan is made for";
+        for digits in
+            ["9223372036854775808", "99999999999999999999999999", "-99999999999999999999", "0xFFFFFFFFFFFFFFFFFF"]
+        {
+            let text = format!("--batch_size={digits}");
+            check(&text, &format!("12\n{text}: batch_size {beyond}"));
+        }
+        check("--batch_size=9223372036854775807", "9223372036854775807");
+        check("--batch_size=-9223372036854775808", "-9223372036854775808");
+        let of_type_str = "nanoGPT stops: batch_size is of type int, and this is of type str";
+        check("--batch_size=2**99", &format!("'2**99'\n--batch_size=2**99: {of_type_str}"));
+        let type_error = "learning_rate is of type float, and this is of type int";
+        check(
+            "--learning_rate=9223372036854775808",
+            &format!("0.0006\n--learning_rate=9223372036854775808: nanoGPT stops: {type_error}"),
         );
     }
 

@@ -209,7 +209,7 @@ impl<'a, 's> Reader<'a, 's> {
             let digits = self.token;
             let signed = digits.kind == Kind::Op && matches!(digits.text, "-" | "+" | "~");
             let value = self.deeper(|this| this.operand(UNARY))?;
-            let number = matches!(value, Ok(Value::Int(_) | Value::Float(_)));
+            let number = matches!(value, Ok(Value::Int(_) | Value::Float(_))) || digits.kind == Kind::Number;
             if self.literal_only && (signed || text == "~" || !number) {
                 return Ok(Err(Why { spot, reason: NOT_LITERAL, name: "" }));
             }

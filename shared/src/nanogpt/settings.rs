@@ -195,12 +195,20 @@ impl Settings {
 
     fn wrong_type(&mut self, key: &str, expected: &str) {
         let Some(value) = self.value(key) else { return };
-        let instead = match defaults::find(key).and_then(|k| k.default.value()) {
-            Some(default) => format!("; {default} is used"),
-            None => String::new(),
+        let default = defaults::find(key).and_then(|k| k.default.value());
+        // Whoever reads a command line may make no plan of it at all.
+        let instead = match (default, self.is_argument(key)) {
+            (Some(default), true) => format!("; the default is {default}"),
+            (Some(default), false) => format!("; {default} is used"),
+            (None, _) => String::new(),
         };
         let text = format!("is {value}, but it has to be {expected}{instead}");
         self.remark(key, Severity::Error, &text);
+    }
+
+    fn is_argument(&self, key: &str) -> bool {
+        let setting = self.values.get(key).or_else(|| self.unknown.get(key));
+        setting.is_some_and(|setting| self.source_name(&setting.origin).starts_with("--"))
     }
 
     /// Says something about `key` once, where its value was written.
@@ -211,7 +219,7 @@ impl Settings {
             None => (key.to_owned(), 0, 0),
         };
         // An argument is its own place.
-        let (line, column) = if source.starts_with("--") { (0, 0) } else { (line, column) };
+        let (line, column) = if self.is_argument(key) { (0, 0) } else { (line, column) };
         let message = format!("{key} {text}");
         self.problems.push_once(Problem { severity, source, line, column, message, hint: None });
     }
@@ -277,6 +285,13 @@ mod tests {
                 "c.py:4:14: block_size is 0.5, but it has to be a whole number, 0 or more; 1024 is used",
             ],
         );
+    }
+
+    #[test]
+    fn an_argument_of_the_wrong_sign_names_the_default() {
+        let mut s = read(&[Source::Override { text: "--batch_size=-3".into() }]);
+        assert_eq!(s.get_u64("batch_size"), Some(12));
+        said(&s, &["--batch_size=-3: batch_size is -3, but it has to be a whole number, 0 or more; the default is 12"]);
     }
 
     #[test]
