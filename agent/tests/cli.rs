@@ -141,6 +141,33 @@ fn findings_close_the_answer() {
     assert!(text(&output.stderr).starts_with("dtype: Tesla T4 has no bfloat16 units"), "{}", text(&output.stderr));
 }
 
+/// A GTX 1080 cannot compile, and a T4 compiles no bfloat16, which PyTorch takes by default since 2.3.
+#[test]
+fn what_an_older_card_makes_of_a_run_is_told() {
+    for (gpu, compile) in [
+        ("Tesla T4", "warning: torch.compile skips bfloat16 on Tesla T4 (compute capability 7.5, below 8.0)"),
+        ("GTX 1080", "warning: torch.compile stops on GeForce GTX 1080 (compute capability 6.1; Triton needs 7.0)"),
+    ] {
+        let args = ["plan", "--gpu", gpu, "--batch_size=1"];
+        let output = exits(&args, 0);
+        let notes = text(&output.stdout).split_once("Worth knowing\n").expect("they are there").1;
+        assert!(notes.starts_with(compile), "{notes}");
+        let compiled = json(&[&args[..], &["--json"]].concat());
+        let eager = json(&[&args[..], &["--json", "--compile=False"]].concat());
+        assert_eq!(compiled["phases"], eager["phases"], "{gpu}");
+        assert_eq!(compiled["config"]["dtype"], "bfloat16");
+    }
+    let older = json(&["plan", "--gpu=T4", "--torch=2.2", "--json"]);
+    assert_eq!(older["config"]["dtype"], "float16");
+}
+
+#[test]
+fn a_finding_names_its_place_in_a_file() {
+    let output = exits(&["plan", "config/wide.py", "--gpu=T4", "--compile=False"], 0);
+    let notes = text(&output.stdout).split_once("Worth knowing\n").expect("they are there").1;
+    assert!(notes.starts_with("config/wide.py:3:9: warning: Tesla T4 has no bfloat16 units"), "{notes}");
+}
+
 #[test]
 fn problems_of_a_config_are_told_after_the_answer() {
     assert_snapshot!("problems_in_a_file", {
@@ -159,6 +186,14 @@ fn what_stops_nanogpt_is_told_with_a_hint() {
         ("ambiguous_card", &["plan", "--gpu", "A100"]),
         ("no_such_file", &["plan", "config/train_gpt3.py"]),
         ("unknown_option", &["plan", "--activation-checkpoints"]),
+        ("out_of_range", &["plan", "config/out_of_range.py", "--eval_batch_size=0"]),
+        ("not_utf8", &["plan", "config/not_text.bin"]),
+        ("utf16", &["plan", "config/utf16.bin"]),
+        ("beyond_64_bits", &["plan", "--batch_size=99999999999999999999999999"]),
+        ("wrong_sign", &["plan", "--batch_size=-3"]),
+        ("loaded_weights_are_shorter", &["plan", "--init_from=gpt2", "--block_size=2048"]),
+        ("size_without_unit", &["plan", "--vram", "12"]),
+        ("no_memory", &["plan", "--vram", "0"]),
     ] {
         assert_snapshot!(format!("problem_{name}"), shown(&mut headroom(args)));
     }
@@ -173,7 +208,15 @@ fn exit_statuses() {
         (with(&["--vram", "1GiB"]), 1),
         (with(&["--vram", "1GiB", "--json"]), 1),
         (with(&["--vram", "1GiB", "--link"]), 1),
-        (with(&["--vram=0"]), 1),
+        (with(&["--vram=0"]), 2),
+        (with(&["--vram=12"]), 2),
+        (with(&["--vram=1048575"]), 2),
+        (with(&["--vram=1048576"]), 1),
+        (with(&["--vram=512KiB"]), 1),
+        (with(&["--vram=12884901888"]), 0),
+        (with(&["--other-processes=0"]), 0),
+        (with(&["--other-processes=2"]), 2),
+        (with(&["--context-bytes=225"]), 2),
         (with(&["--other-processes=11.5GiB"]), 1),
         (with(&["--context-bytes=11.5GiB"]), 1),
         (with(&["--json"]), 0),
@@ -267,6 +310,13 @@ fn options_reach_the_plan() {
     assert_eq!(plan(&["--vram=11.5GiB"])["device"]["name"], "GeForce RTX 4070");
     let message = |torch: &str| plan(&["--torch", torch])["oom"]["message"].as_str().expect("a message").to_owned();
     assert_ne!(message("2.1"), message("2.11"));
+    for old in ["1.13", "2.0"] {
+        assert!(
+            message(old)
+                .starts_with("CUDA out of memory. Tried to allocate 6.14 GiB (GPU 0; 11.69 GiB total capacity;")
+        );
+    }
+    assert!(message("2.1").contains(" has a total capacty of "));
     let live = |plan: &Value, phase: usize| plan["phases"][phase]["live_bytes_peak"].as_u64().expect("bytes");
     let (eval_first, eval, steady_forward) = (1, 2, 8);
     assert!(live(&plan(&["--eval_batch_size=8"]), eval_first) < live(&base, eval_first));
@@ -279,6 +329,10 @@ fn memory_alone_stands_for_a_card() {
     let plan = json(&["plan", "--vram", "6GiB", "--compile=False", "--json"]);
     assert_eq!(plan["device"]["total_bytes"], 6_442_450_944_u64);
     assert_eq!(plan["device"]["name"], "6.00 GiB card (8.9)");
+    let output = run(&["plan", "--vram=6GiB", "--compile=False", "--batch_size=1"]);
+    assert!(text(&output.stdout).contains("\ncompute capability 8.9 is assumed"), "{}", text(&output.stdout));
+    let small = json(&["plan", "--vram", "4MiB", "--compile=False", "--json"]);
+    assert_eq!(small["device"]["name"], "4 MiB card (8.9)");
 }
 
 #[test]

@@ -16,8 +16,23 @@ pub struct Flag<T> {
     pub value: Option<&'static str>,
     /// Its line in the help.
     pub doc: &'static str,
-    /// Takes the value, which is empty for a switch. The error says what is wrong with it.
-    pub set: fn(&mut T, &str) -> Result<(), String>,
+    /// Takes the value, which is empty for a switch.
+    pub set: fn(&mut T, &str) -> Result<(), Refusal>,
+}
+
+/// Why an option's value was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong with it.
+    pub why: String,
+    /// What may have been meant in its place.
+    pub meant: Option<String>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self { why, meant: None }
+    }
 }
 
 /// What is no option of the command.
@@ -86,6 +101,8 @@ pub enum UsageError {
         name: &'static str,
         /// What is wrong with it.
         why: String,
+        /// A value that may have been meant.
+        meant: Option<String>,
     },
     /// Two options that exclude each other.
     #[error("--{0} and --{1} exclude each other")]
@@ -109,6 +126,7 @@ impl UsageError {
             }
             Self::MissingValue { name, value } => Some(format!("--{name} {value}")),
             Self::UnexpectedValue { name } => Some(format!("write --{name}, or leave it out")),
+            Self::BadValue { name, meant: Some(meant), .. } => Some(format!("did you mean --{name} {meant}?")),
             Self::BadValue { .. } | Self::Exclusive(..) | Self::NotUnicode(_) | Self::Words(_) => None,
         }
     }
@@ -161,7 +179,7 @@ fn take<T>(flag: &Flag<T>, attached: Option<String>, parser: &mut Parser, into: 
             _ => return Err(UsageError::MissingValue { name, value }),
         },
     };
-    (flag.set)(into, &value).map_err(|why| UsageError::BadValue { name, why })
+    (flag.set)(into, &value).map_err(|Refusal { why, meant }| UsageError::BadValue { name, why, meant })
 }
 
 fn unicode(word: OsString) -> Result<String, UsageError> {
@@ -232,7 +250,7 @@ mod tests {
             doc: "The card\n[default: none]",
             set: |seen, value| {
                 value.clone_into(&mut seen.card);
-                if value.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
+                if value.is_empty() { Err("it is empty".to_owned().into()) } else { Ok(()) }
             },
         },
         Flag {

@@ -7,10 +7,10 @@ use headroom_shared::{
     nanogpt::defaults,
     session::Options,
     train_config::{Attention, CrossEntropy, Optimizer},
-    units::parse_size,
+    units::{MIB, parse_size},
 };
 
-use crate::cli::args::{Flag, UsageError, Word, nearest, options_help};
+use crate::cli::args::{Flag, Refusal, UsageError, Word, nearest, options_help};
 
 /// What the words come to.
 #[derive(Debug, Default)]
@@ -55,19 +55,19 @@ pub const FLAGS: &[Flag<Request>] = &[
         name: "vram",
         value: Some("SIZE"),
         doc: "The card's memory, as in 11.69GiB: instead of a name,\nor where CUDA reports another total than the table",
-        set: |request, size| size_into(&mut request.options.vram_bytes, size),
+        set: |request, size| put(&mut request.options.vram_bytes, Some(bytes(size, "GiB")?)),
     },
     Flag {
         name: "other-processes",
         value: Some("SIZE"),
         doc: "What other programs hold on the card [default: 0]",
-        set: |request, size| put(&mut request.options.other_processes_bytes, bytes(size)?),
+        set: |request, size| put(&mut request.options.other_processes_bytes, bytes(size, "GiB")?),
     },
     Flag {
         name: "context-bytes",
         value: Some("SIZE"),
         doc: "The CUDA context [default: estimated by card]",
-        set: |request, size| size_into(&mut request.options.context_bytes, size),
+        set: |request, size| put(&mut request.options.context_bytes, Some(bytes(size, "MiB")?)),
     },
     Flag {
         name: "attention",
@@ -125,7 +125,7 @@ pub const FLAGS: &[Flag<Request>] = &[
         doc: "Processes of data parallelism, one card each [default: 1]",
         set: |request, n| match n.parse() {
             Ok(n) if n > 0 => put(&mut request.options.world_size, n),
-            _ => Err(format!("{n:?} is no number of processes, 1 or more")),
+            _ => Err(format!("{n:?} is no number of processes, 1 or more").into()),
         },
     },
     Flag {
@@ -158,23 +158,26 @@ pub const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-fn put<T>(to: &mut T, value: T) -> Result<(), String> {
+fn put<T>(to: &mut T, value: T) -> Result<(), Refusal> {
     *to = value;
     Ok(())
 }
 
-fn bytes(size: &str) -> Result<u64, String> {
-    parse_size(size).map_err(|error| error.to_string())
+/// A size. A few bytes are a unit forgotten: `unit`, or MiB where the number is too large for that.
+fn bytes(size: &str, unit: &str) -> Result<u64, Refusal> {
+    let bytes = parse_size(size).map_err(|error| error.to_string())?;
+    let number = size.trim();
+    if bytes == 0 || bytes >= MIB || !number.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
+        return Ok(bytes);
+    }
+    let unit = if bytes < 512 { unit } else { "MiB" };
+    Err(Refusal { why: format!("{number:?} is {bytes} bytes"), meant: Some(format!("{number}{unit}")) })
 }
 
-fn size_into(to: &mut Option<u64>, size: &str) -> Result<(), String> {
-    put(to, Some(bytes(size)?))
-}
-
-fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, String> {
+fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
     words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        format!("{word:?} is none of {}", names.join(", "))
+        format!("{word:?} is none of {}", names.join(", ")).into()
     })
 }
 

@@ -57,7 +57,9 @@ fn verdict(plan: &Plan, style: &Style) -> String {
         ),
         Some(oom) => {
             let tensor = format!("{} {} {}", oom.tensor, shape(&oom.shape), oom.dtype.name());
-            let answer = format!("Does not fit on {card}: fails {} on {tensor}, {by} short.", in_phase(oom.phase));
+            // Where it fails first is one thing, what the whole run lacks another.
+            let answer =
+                format!("Does not fit on {card}: fails {} on {tensor}; the run needs {by} more.", in_phase(oom.phase));
             let doubt = (low <= device.total_bytes)
                 .then(|| format!("Close: at the lower end of the estimates it takes {} and fits.", human_size(low)));
             (Ink::DoesNotFit, answer, doubt)
@@ -215,7 +217,8 @@ fn notes(findings: &[Finding], style: &Style) -> String {
     let mut text = style.paint(Ink::Heading, "Worth knowing") + "\n";
     for finding in findings {
         let kind = if finding.severity == Severity::Note { "" } else { "warning: " };
-        text.push_str(&style.wrapped(&format!("{kind}{}", finding.message), 0));
+        let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+        text.push_str(&style.wrapped(&format!("{place}{kind}{}", finding.message), 0));
     }
     text
 }

@@ -1,0 +1,3 @@
+batch_size = 1
+compile = False
+dtype = 'bfloat16'
