@@ -159,7 +159,7 @@ fn advice(torch: TorchVersion) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{GIB, MIB};
+    use crate::units::parse_size;
 
     /// A message that somebody posted, and the versions that word it so; a version's own figures make it again.
     #[track_caller]
@@ -170,24 +170,20 @@ mod tests {
         }
     }
 
-    fn gib(hundredths: u64) -> u64 {
-        (hundredths * GIB).div_ceil(100)
-    }
-
-    fn mib(hundredths: u64) -> u64 {
-        (hundredths * MIB).div_ceil(100)
+    fn size(text: &str) -> u64 {
+        parse_size(text).expect("a size")
     }
 
     /// huggingface/transformers#1819.
     #[test]
     fn what_is_cached_until_1_3() {
         let figures = Figures {
-            requested: mib(384_00),
-            total: gib(10_73),
-            free: mib(290_56),
+            requested: size("384.00 MiB"),
+            total: size("10.73 GiB"),
+            free: size("290.56 MiB"),
             process: 0,
-            allocated: gib(9_59),
-            reserved: gib(9_59) + mib(25_84),
+            allocated: size("9.59 GiB"),
+            reserved: size("9.59 GiB") + size("25.84 MiB"),
         };
         check(
             &["1.0", "1.3", "1.3.1"],
@@ -201,12 +197,12 @@ mod tests {
     #[test]
     fn what_is_reserved_from_1_4() {
         let figures = Figures {
-            requested: mib(786_00),
-            total: gib(14_73),
-            free: mib(575_88),
+            requested: size("786.00 MiB"),
+            total: size("14.73 GiB"),
+            free: size("575.88 MiB"),
             process: 0,
-            allocated: gib(13_33),
-            reserved: gib(13_38),
+            allocated: size("13.33 GiB"),
+            reserved: size("13.38 GiB"),
         };
         check(
             &["1.4", "1.8.1", "1.9"],
@@ -220,12 +216,12 @@ mod tests {
     #[test]
     fn max_split_size_mb_from_1_10() {
         let figures = Figures {
-            requested: mib(394_00),
-            total: gib(15_78),
-            free: gib(8_68),
+            requested: size("394.00 MiB"),
+            total: size("15.78 GiB"),
+            free: size("8.68 GiB"),
             process: 0,
-            allocated: gib(5_17),
-            reserved: gib(5_25),
+            allocated: size("5.17 GiB"),
+            reserved: size("5.25 GiB"),
         };
         check(
             &["1.10", "1.12.1", "1.13", "2.0", "2.0.1+cu117"],
@@ -241,12 +237,12 @@ mod tests {
     #[test]
     fn the_misspelt_one_of_2_1() {
         let figures = Figures {
-            requested: mib(88_00),
-            total: gib(7_75),
-            free: mib(49_56),
-            process: gib(7_43),
-            allocated: gib(7_16),
-            reserved: gib(7_16) + mib(4_62),
+            requested: size("88.00 MiB"),
+            total: size("7.75 GiB"),
+            free: size("49.56 MiB"),
+            process: size("7.43 GiB"),
+            allocated: size("7.16 GiB"),
+            reserved: size("7.16 GiB") + size("4.62 MiB"),
         };
         check(
             &["2.1", "2.1.2"],
@@ -263,12 +259,12 @@ mod tests {
     #[test]
     fn expandable_segments_from_2_2() {
         let figures = Figures {
-            requested: gib(22_78),
-            total: gib(31_47),
-            free: gib(12_73),
-            process: gib(18_73),
-            allocated: gib(9_08),
-            reserved: gib(9_08) + gib(9_35),
+            requested: size("22.78 GiB"),
+            total: size("31.47 GiB"),
+            free: size("12.73 GiB"),
+            process: size("18.73 GiB"),
+            allocated: size("9.08 GiB"),
+            reserved: size("9.08 GiB") + size("9.35 GiB"),
         };
         let start = "CUDA out of memory. Tried to allocate 22.78 GiB. GPU 0 has a total capacity of 31.47 GiB of which 12.73 \
                      GiB is free. Including non-PyTorch memory, this process has 18.73 GiB memory in use. Of the allocated \
