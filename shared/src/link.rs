@@ -1,13 +1,14 @@
 //! The calculator's whole input as a URL's fragment, and back: short, versioned, and open to keys of later versions.
 //!
 //! `1&batch_size=64&compile=True&gpu=RTX%204070`: the version, then each of nanoGPT's keys that is set, under its own
-//! name, then the options that are not at their defaults. Comments of a config do not travel; every value does. A key a
-//! reader does not know is kept and named, so that an old page opens a new link and says what it left out.
+//! name, then the options that are not at their defaults. Comments of a config do not travel, nor do names and paths
+//! that change no figure: a link is posted in forums. Every other value does. A key a reader does not know is kept and
+//! named, so that an old page opens a new link and says what it left out.
 
 use crate::{
     memory::message::TorchVersion,
     nanogpt::{Settings, Source, Value, defaults},
-    session::Options,
+    session::{Options, SHAKESPEARE_CHAR},
     train_config::{Attention, CrossEntropy, Optimizer},
     units::parse_size,
 };
@@ -17,6 +18,19 @@ pub const VERSION: u32 = 1;
 
 /// The longest fragment that is read; browsers and forums cut far below it.
 pub const MAX_LINK_BYTES: usize = 64 * 1024;
+
+/// Keys that say where a run writes and what it is called, and nothing of what it takes.
+const PRIVATE_KEYS: [&str; 4] = ["out_dir", "wandb_log", "wandb_project", "wandb_run_name"];
+
+/// Whether a key goes into a link. A fork's names and paths do not, whatever the keys are; its numbers do.
+fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
+    match key {
+        // A folder's name; it matters where the vocabulary follows from it.
+        "dataset" => !settings.is_set("vocab_size") && *value == Value::Str(SHAKESPEARE_CHAR.to_owned()),
+        _ if settings.is_set(key) => !PRIVATE_KEYS.contains(&key),
+        _ => !matches!(value, Value::Str(_) | Value::Opaque(_)),
+    }
+}
 
 /// What a link says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,7 +65,8 @@ pub fn encode(settings: &Settings, options: &Options) -> String {
     };
     let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, settings.values.get(key.name)?)));
     let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
-    for (name, setting) in known.chain(unknown) {
+    let all = known.chain(unknown).filter(|(name, setting)| travels(settings, name, &setting.value));
+    for (name, setting) in all {
         match &setting.value {
             // Strings go without quotes where that reads back as the same string.
             Value::Str(text) if !text.is_empty() && plain(text) => push(name, text),
@@ -225,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_link_opens_to_the_same_settings() {
-        let text = "batch_size = 8\nout_dir = 'out dir/ü'\ndtype = 'float16'\nmine = None\nalso = '12'\nx = 'True'\n";
+        let text = "batch_size = 8\ninit_from = 'ü 2'\ndtype = 'float16'\ndevice = '12'\nbackend = 'True'\nmine = None\nx = 3\n";
         let options = Options {
             other_processes_bytes: 123,
             vram_bytes: Some(5),
@@ -239,6 +254,24 @@ mod tests {
         assert_eq!(link.options, options);
         assert_eq!(values(&read(&[link.source()])), values(&settings));
         assert_eq!(link.unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_and_paths_stay_at_home() {
+        let config = "out_dir = '/home/me/secret'\nwandb_log = True\nwandb_project = 'p'\nwandb_run_name = 'r'\n\
+                      dataset = '/data/of/mine'\nwandb_entity = 'me'\nmy_path = '/home/me'\nfiles = ['a']\nmine = 4\nbatch_size = 8\n";
+        let link = |text: &str| encode(&settings(text), &Options::default());
+        assert_eq!(link(config), "1&batch_size=8&mine=4&gpu=RTX%204070");
+        // Its vocabulary follows from the data set, unless that is said.
+        let of_characters = "dataset = 'shakespeare_char'\n";
+        assert_eq!(link(of_characters), "1&dataset=shakespeare_char&gpu=RTX%204070");
+        assert_eq!(link(&format!("{of_characters}vocab_size = 65")), "1&vocab_size=65&gpu=RTX%204070");
+    }
+
+    #[test]
+    fn the_next_version_is_told() {
+        let link = |version: u32| decode(&format!("#{version}&batch_size=4")).later_version;
+        assert_eq!((link(VERSION), link(VERSION + 1)), (None, Some(VERSION + 1)));
     }
 
     #[test]

@@ -281,7 +281,7 @@ impl Resolver {
         if let Some(size) = self.settings.get_u64("vocab_size") {
             return size;
         }
-        if self.settings.get_str("dataset").as_deref() == Some("shakespeare_char") {
+        if self.settings.get_str("dataset").as_deref() == Some(SHAKESPEARE_CHAR) {
             self.say(
                 Severity::Note,
                 "vocab_size",
@@ -419,6 +419,9 @@ fn counts_as_bfloat16(device: Option<&Device>, torch: TorchVersion) -> bool {
 fn to_json(value: &crate::nanogpt::Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
+
+/// The data set of nanoGPT that says its vocabulary.
+pub(crate) const SHAKESPEARE_CHAR: &str = "shakespeare_char";
 
 /// Characters of nanoGPT's data/shakespeare_char, as its prepare.py counts them.
 const SHAKESPEARE_CHAR_VOCAB_SIZE: u64 = 65;
