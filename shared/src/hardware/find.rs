@@ -10,6 +10,9 @@
 //! 3. a later size that reused an older card's name has to be asked for, so plain "RTX 3060" is the 12 GB card, "RTX
 //!    3080" the 10 GB one, "RTX 2060" the 6 GB one and "RTX 3050" the 8 GB one;
 //! 4. otherwise the query is ambiguous and the error lists the sizes.
+//!
+//! When none does, a number at the end is read as the memory ("a100-80"); and a query that is part of the names of
+//! cards with different memory ("rtx6000") is ambiguous too.
 
 use thiserror::Error;
 
@@ -22,9 +25,11 @@ const DEFAULT_VARIANTS: [&str; 4] =
 const MAX_QUERY_CHARS: usize = 120;
 /// Cards an error lists when nothing matched.
 const MAX_SUGGESTIONS: usize = 5;
+/// A score below which a name is no suggestion: half of a short name's letters agree.
+const MIN_SCORE: f64 = 0.45;
 
 /// Words that tell no card from another.
-const NOISE: [&str; 23] = [
+const NOISE: [&str; 24] = [
     "nvidia",
     "geforce",
     "tesla",
@@ -36,6 +41,7 @@ const NOISE: [&str; 23] = [
     "generation",
     "gen",
     "edition",
+    "design",
     "workstation",
     "tensor",
     "core",
@@ -58,7 +64,7 @@ const PREFIXES: [&str; 6] = ["nvidia", "geforce", "tesla", "quadro", "rtx", "gtx
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnknownDevice {
     /// No card matches.
-    #[error("no card named {query:?} is in the table; the closest are {}", suggestions.join(", "))]
+    #[error("no card named {query:?} is in the table{}", closest_are(suggestions))]
     NotFound {
         /// What was asked for, shortened if it was long.
         query: String,
@@ -95,9 +101,22 @@ pub fn find(name: &str) -> Result<&'static Device, UnknownDevice> {
     if let Some(device) = written_out(&query) {
         return Ok(device);
     }
-    let wanted = Spelling::parse(&query);
-    let matches: Vec<&'static Device> = devices().iter().filter(|device| wanted.names(device)).collect();
+    let mut wanted = Spelling::parse(&query);
+    let named = |wanted: &Spelling| devices().iter().filter(|device| wanted.names(device)).collect();
+    let mut matches: Vec<&'static Device> = named(&wanted);
+    if matches.is_empty() && wanted.ends_with_a_size() {
+        matches = named(&wanted);
+    }
     let Some(&first) = matches.first() else {
+        let longer: Vec<&'static Device> = devices().iter().filter(|device| wanted.is_part_of(device)).collect();
+        let differ =
+            |first: &&Device| longer.iter().any(|device| device.vram_bytes_nominal != first.vram_bytes_nominal);
+        if longer.first().is_some_and(differ) {
+            return Err(UnknownDevice::Ambiguous {
+                query,
+                candidates: longer.iter().map(|device| &*device.name).collect(),
+            });
+        }
         return Err(UnknownDevice::NotFound { suggestions: closest(&query), query });
     };
     if matches.iter().all(|device| device.vram_bytes_nominal == first.vram_bytes_nominal) {
@@ -107,6 +126,14 @@ pub fn find(name: &str) -> Result<&'static Device, UnknownDevice> {
         return Ok(default);
     }
     Err(UnknownDevice::Ambiguous { query, candidates: matches.iter().map(|device| &*device.name).collect() })
+}
+
+fn closest_are(suggestions: &[&str]) -> String {
+    match suggestions {
+        [] => ", which has NVIDIA's since Pascal".to_owned(),
+        [one] => format!("; the closest is {one}"),
+        several => format!("; the closest are {}", several.join(", ")),
+    }
 }
 
 /// The one card whose name, or unshared reported name, is the query up to case, spaces and "NVIDIA".
@@ -189,11 +216,32 @@ impl Spelling {
         }
     }
 
+    /// Takes a short number at the end for the memory; whether there was one.
+    fn ends_with_a_size(&mut self) -> bool {
+        let size = self.words.last().filter(|word| word.len() <= 3).and_then(|word| word.parse().ok());
+        if size.is_none() || self.size_gib.is_some() || self.words.len() < 2 {
+            return false;
+        }
+        self.words.pop();
+        self.size_gib = size;
+        true
+    }
+
     /// Whether the query `self` names this card by any of its spellings.
     fn names(&self, device: &Device) -> bool {
-        let same_size = self.size_gib.is_none_or(|gib| gib.checked_mul(1 << 30) == Some(device.vram_bytes_nominal));
-        let spellings = [&*device.name, &*device.reported_name].into_iter().chain(device.aliases.iter().copied());
-        same_size && !self.words.is_empty() && spellings.map(Self::parse).any(|spelling| self.fits(&spelling))
+        self.has_size_of(device) && !self.words.is_empty() && spellings(device).any(|spelling| self.fits(&spelling))
+    }
+
+    /// Whether the query has a model's number and is a part of one of the card's spellings.
+    fn is_part_of(&self, device: &Device) -> bool {
+        let has_number =
+            self.words.iter().any(|word| word.len() >= 4 && word.bytes().all(|byte| byte.is_ascii_digit()));
+        let all_in = |spelling: Self| self.words.iter().all(|word| spelling.words.contains(word));
+        has_number && self.has_size_of(device) && spellings(device).any(all_in)
+    }
+
+    fn has_size_of(&self, device: &Device) -> bool {
+        self.size_gib.is_none_or(|gib| gib.checked_mul(1 << 30) == Some(device.vram_bytes_nominal))
     }
 
     fn fits(&self, spelling: &Self) -> bool {
@@ -202,6 +250,12 @@ impl Spelling {
             && self.words.iter().all(|word| count(&self.words, word) == count(&spelling.words, word));
         same_words && (self.form.is_none() || self.form == spelling.form)
     }
+}
+
+/// Every spelling of a card.
+fn spellings(device: &Device) -> impl Iterator<Item = Spelling> {
+    let names = [&*device.name, &*device.reported_name].into_iter().chain(device.aliases.iter().copied());
+    names.map(Spelling::parse)
 }
 
 /// Lower-case letters and digits only.
@@ -217,10 +271,12 @@ fn closest(query: &str) -> Vec<&'static str> {
         let spellings = [&*device.name, &*device.reported_name].into_iter().chain(device.aliases.iter().copied());
         let score = |spelling: &str| {
             // A model number says more than "super" or "laptop".
-            let weight = |word: &String| if word.contains(|letter: char| letter.is_ascii_digit()) { 2.0 } else { 1.0 };
+            let weight = |word: &String| if word.contains(|letter: char| letter.is_ascii_digit()) { 2.0 } else { 0.2 };
             let parsed = Spelling::parse(spelling);
             let shared: f64 = parsed.words.iter().filter(|word| words.contains(word)).map(weight).sum();
-            shared + resemblance(&wanted, &compact(spelling))
+            // Nobody writes "GeForce" before a number.
+            let spelling = compact(spelling);
+            shared + resemblance(&wanted, spelling.strip_prefix("geforce").unwrap_or(&spelling))
         };
         let score = spellings.map(score).fold(0.0, f64::max);
         // Equals stay in the order of the table.
@@ -228,7 +284,7 @@ fn closest(query: &str) -> Vec<&'static str> {
         best.insert(rank, (score, &*device.name));
         best.truncate(MAX_SUGGESTIONS);
     }
-    best.into_iter().map(|(_, name)| name).collect()
+    best.into_iter().filter(|(score, _)| *score >= MIN_SCORE).map(|(_, name)| name).collect()
 }
 
 /// Dice's coefficient over pairs of neighbouring letters, 0 to 1.

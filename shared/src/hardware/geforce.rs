@@ -1,7 +1,9 @@
 //! GeForce 10 to 30 and the TITANs of their time. One row a card and memory size.
 //!
-//! A total without a source is estimated by the rule in `row`. GTX 1060 with 3 or 5 GB, GTX 1650 and other cards under
-//! 6 GB are left out: a 124M GPT does not train there.
+//! A total without a source is estimated by the rule in `row`. Laptops of the 10, 16 and 20 series report the desktop's
+//! name, or that with "with Max-Q Design": they are aliases where chip and memory are the desktop's, at a lower clock,
+//! and rows where they have other multiprocessors. GTX 1060 with 3 or 5 GB and other cards under 4 GB are left out: a
+//! 124M GPT does not train there.
 
 use super::Device;
 use super::row::Total::{CentiGib, Estimated, Mib};
@@ -10,8 +12,14 @@ use super::row::{AMPERE_GEFORCE, Chip, GTX_16, PASCAL, TITAN_V, TURING_FULL, TUR
 pub(super) static ROWS: &[Device] = &[
     // GeForce 10 and its TITAN: no tensor cores.
     card(
+        "GeForce GTX 1050 Ti",
+        &["GTX 1050 Ti Laptop GPU", "GTX 1050 Ti with Max-Q Design"],
+        &Chip { class: &PASCAL, sm: 6, mhz: 1392, gib: 4, mb_per_s: 112_000 },
+        &Estimated,
+    ),
+    card(
         "GeForce GTX 1060 6GB",
-        &["GTX 1060"],
+        &["GTX 1060", "GTX 1060 Laptop GPU", "GTX 1060 with Max-Q Design"],
         &Chip { class: &PASCAL, sm: 10, mhz: 1708, gib: 6, mb_per_s: 192_000 },
         &Mib(6_063, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.6.0")),
     ),
@@ -22,6 +30,12 @@ pub(super) static ROWS: &[Device] = &[
         &CentiGib(793, cite!("svip-lab/impersonator#19")),
     ),
     card(
+        "GeForce GTX 1070 with Max-Q Design",
+        &["GTX 1070 Laptop GPU"],
+        &Chip { class: &PASCAL, sm: 16, mhz: 1645, gib: 8, mb_per_s: 256_000 },
+        &Estimated,
+    ),
+    card(
         "GeForce GTX 1070 Ti",
         &[],
         &Chip { class: &PASCAL, sm: 19, mhz: 1683, gib: 8, mb_per_s: 256_000 },
@@ -29,7 +43,7 @@ pub(super) static ROWS: &[Device] = &[
     ),
     card(
         "GeForce GTX 1080",
-        &[],
+        &["GTX 1080 Laptop GPU", "GTX 1080 with Max-Q Design"],
         &Chip { class: &PASCAL, sm: 20, mhz: 1733, gib: 8, mb_per_s: 320_000 },
         &Mib(8_119, cite!("torch.cuda.get_device_properties in a public log: two cards of 8116 and 8119 MB")),
     ),
@@ -52,6 +66,25 @@ pub(super) static ROWS: &[Device] = &[
         &Mib(12_064, cite!("Ultralytics or YOLOv5 banner in a public log: torch 1.12.0")),
     ),
     // GeForce 16: Turing without tensor cores.
+    card("GeForce GTX 1650", &[], &Chip { class: &GTX_16, sm: 14, mhz: 1665, gib: 4, mb_per_s: 128_000 }, &Estimated),
+    card(
+        "GeForce GTX 1650 with Max-Q Design",
+        &["GTX 1650 Laptop GPU"],
+        &Chip { class: &GTX_16, sm: 16, mhz: 1560, gib: 4, mb_per_s: 128_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce GTX 1650 Ti",
+        &["GTX 1650 Ti Laptop GPU", "GTX 1650 Ti with Max-Q Design"],
+        &Chip { class: &GTX_16, sm: 16, mhz: 1485, gib: 4, mb_per_s: 192_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce GTX 1650 SUPER",
+        &[],
+        &Chip { class: &GTX_16, sm: 20, mhz: 1725, gib: 4, mb_per_s: 192_000 },
+        &Estimated,
+    ),
     card("GeForce GTX 1660", &[], &Chip { class: &GTX_16, sm: 22, mhz: 1785, gib: 6, mb_per_s: 192_000 }, &Estimated),
     card(
         "GeForce GTX 1660 SUPER",
@@ -61,7 +94,7 @@ pub(super) static ROWS: &[Device] = &[
     ),
     card(
         "GeForce GTX 1660 Ti",
-        &[],
+        &["GTX 1660 Ti Laptop GPU", "GTX 1660 Ti with Max-Q Design"],
         &Chip { class: &GTX_16, sm: 24, mhz: 1770, gib: 6, mb_per_s: 288_000 },
         &CentiGib(581, cite!("zhou13/lcnn#23")),
     ),
@@ -69,7 +102,7 @@ pub(super) static ROWS: &[Device] = &[
     variant(
         "GeForce RTX 2060 6GB",
         "GeForce RTX 2060",
-        &[],
+        &["RTX 2060 Laptop GPU", "RTX 2060 with Max-Q Design"],
         &Chip { class: &TURING_GEFORCE, sm: 30, mhz: 1680, gib: 6, mb_per_s: 336_000 },
         &CentiGib(579, cite!("facebookresearch/meshrcnn#92")),
     ),
@@ -88,25 +121,25 @@ pub(super) static ROWS: &[Device] = &[
     ),
     card(
         "GeForce RTX 2070",
-        &[],
+        &["RTX 2070 Laptop GPU", "RTX 2070 with Max-Q Design"],
         &Chip { class: &TURING_GEFORCE, sm: 36, mhz: 1620, gib: 8, mb_per_s: 448_000 },
         &Mib(7_949, cite!("torch.cuda.get_device_properties in a public log: YOLOv3 training")),
     ),
     card(
         "GeForce RTX 2070 SUPER",
-        &[],
+        &["RTX 2070 SUPER Laptop GPU", "RTX 2070 SUPER with Max-Q Design"],
         &Chip { class: &TURING_GEFORCE, sm: 40, mhz: 1770, gib: 8, mb_per_s: 448_000 },
         &Mib(7_972, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.1.1")),
     ),
     card(
         "GeForce RTX 2080",
-        &[],
+        &["RTX 2080 Laptop GPU", "RTX 2080 with Max-Q Design"],
         &Chip { class: &TURING_GEFORCE, sm: 46, mhz: 1710, gib: 8, mb_per_s: 448_000 },
         &CentiGib(760, cite!("out-of-memory message in a public cluster log, recent driver")),
     ),
     card(
         "GeForce RTX 2080 SUPER",
-        &[],
+        &["RTX 2080 SUPER Laptop GPU", "RTX 2080 SUPER with Max-Q Design"],
         &Chip { class: &TURING_GEFORCE, sm: 48, mhz: 1815, gib: 8, mb_per_s: 496_000 },
         &Mib(7_982, cite!("Ultralytics or YOLOv5 banner in a public log: torch 1.13.1")),
     ),
@@ -209,7 +242,31 @@ pub(super) static ROWS: &[Device] = &[
         &Chip { class: &AMPERE_GEFORCE, sm: 84, mhz: 1860, gib: 24, mb_per_s: 1_008_000 },
         &Mib(24_142, cite!("Ultralytics or YOLOv5 banner in a public log: torch 2.2.2")),
     ),
-    // GeForce 30 in laptops.
+    // GeForce 30 in laptops, and an RTX 2050, which is of that generation.
+    card(
+        "GeForce RTX 2050",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 16, mhz: 1477, gib: 4, mb_per_s: 112_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 3050 Laptop GPU",
+        &["RTX 3050 Laptop GPU 4GB"],
+        &Chip { class: &AMPERE_GEFORCE, sm: 16, mhz: 1740, gib: 4, mb_per_s: 192_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 3050 6GB Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 20, mhz: 1492, gib: 6, mb_per_s: 168_000 },
+        &Estimated,
+    ),
+    card(
+        "GeForce RTX 3050 Ti Laptop GPU",
+        &[],
+        &Chip { class: &AMPERE_GEFORCE, sm: 20, mhz: 1695, gib: 4, mb_per_s: 192_000 },
+        &Estimated,
+    ),
     card(
         "GeForce RTX 3060 Laptop GPU",
         &[],

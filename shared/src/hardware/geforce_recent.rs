@@ -106,6 +106,12 @@ pub(super) static ROWS: &[Device] = &[
     ),
     // GeForce 50.
     card(
+        "GeForce RTX 5050",
+        &[],
+        &Chip { class: &BLACKWELL_GEFORCE, sm: 20, mhz: 2572, gib: 8, mb_per_s: 320_000 },
+        &Estimated,
+    ),
+    card(
         "GeForce RTX 5060",
         &[],
         &Chip { class: &BLACKWELL_GEFORCE, sm: 30, mhz: 2497, gib: 8, mb_per_s: 448_000 },
@@ -150,6 +156,12 @@ pub(super) static ROWS: &[Device] = &[
         &CentiGib(3_136, cite!("TrajectoryCrafter/TrajectoryCrafter#20")),
     ),
     // GeForce 50 in laptops.
+    card(
+        "GeForce RTX 5050 Laptop GPU",
+        &[],
+        &Chip { class: &BLACKWELL_GEFORCE, sm: 20, mhz: 2662, gib: 8, mb_per_s: 384_000 },
+        &Estimated,
+    ),
     card(
         "GeForce RTX 5060 Laptop GPU",
         &[],
