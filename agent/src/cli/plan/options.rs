@@ -137,7 +137,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "torch",
         value: Some("VERSION"),
-        doc: "The PyTorch whose messages are printed [default: 2.11]",
+        doc: "The PyTorch whose messages are printed, and whose default\ndtype an older card gets [default: 2.11]",
         set: |request, version| {
             version.parse::<TorchVersion>().map_err(|error| error.to_string())?;
             version.clone_into(&mut request.options.torch);
