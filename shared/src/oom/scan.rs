@@ -80,9 +80,9 @@ impl<'a> Scan<'a> {
                 self.n_starts += 1;
             }
             if may_be_a_sign(last_bytes) {
-                for (i, key) in KEYS.iter().enumerate() {
+                for (i, _) in KEYS.iter().enumerate().filter(|(_, key)| **key == last_bytes) {
                     let (phrase, sign) = SIGNS[i];
-                    if *key == last_bytes && self.behind().ends_with(phrase.as_bytes()) {
+                    if self.behind().ends_with(phrase.as_bytes()) {
                         self.on(sign, phrase.len(), &reader);
                     }
                 }
@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
 
     fn out_of_memory(&self, len: usize, reader: &Reader<'a>) -> Option<(bool, Form)> {
         let before = self.before(len, BEHIND);
-        let next = ahead::<24>(reader);
+        let next = ahead::<16>(reader);
         let ends = |ends: &[&[u8]]| ends.iter().any(|end| before.ends_with(end));
         if next.starts_with(b"error") {
             // A class's name; what it says comes behind it.
@@ -203,7 +203,7 @@ impl<'a> Scan<'a> {
         if before.ends_with(b"mpsbackend") {
             return Some((false, Form::Mps));
         }
-        if next.starts_with(b"whiletryingtoallocate") || next.starts_with(b"tryingtoallocate") {
+        if next.starts_with(b"whiletryingtoall") || next.starts_with(b"tryingtoallocate") {
             return None;
         }
         if next.starts_with(b"inmemoryspace") || (next.starts_with(b"allocating") && next[10].is_ascii_digit()) {
@@ -257,10 +257,12 @@ impl<'a> Scan<'a> {
 const KILLED: u64 = 0x6b69_6c6c_6564;
 
 fn exhausted(reader: &Reader<'_>) -> Option<(bool, Form)> {
-    let next = ahead::<96>(reader);
+    let next = ahead::<14>(reader);
     if next.starts_with(b"error") {
-        return (!next.starts_with(b"errortraceback")).then_some((true, Form::Exhausted));
+        return (next != *b"errortraceback").then_some((true, Form::Exhausted));
     }
+    // Any service says so when its quota is used up.
+    let next = ahead::<96>(reader);
     let of_memory = has(&next, b"memory") || has(&next, b"allocat") || has(&next, b"oom");
     of_memory.then_some((true, Form::Exhausted))
 }
