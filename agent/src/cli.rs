@@ -4,6 +4,7 @@
 //! reads is put together in memory and leaves by [`print`] alone.
 
 mod args;
+mod diagnose;
 mod fixes;
 mod gpus;
 mod plan;
@@ -47,6 +48,9 @@ pub enum Error {
     /// `plan`.
     #[error(transparent)]
     Plan(#[from] plan::Error),
+    /// `diagnose`.
+    #[error(transparent)]
+    Diagnose(#[from] diagnose::Error),
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
@@ -61,7 +65,7 @@ impl Error {
             // Who reads the other end has seen enough, as with `head`.
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             // Not 1, which would say that the run does not fit.
-            Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
+            Self::Usage(_) | Self::Plan(_) | Self::Diagnose(_) | Self::Print(_) => Exit::Usage,
             Self::Serve(_) => Exit::Failure,
         }
     }
@@ -71,7 +75,7 @@ impl Error {
             Self::Usage(error) => error.hint(),
             Self::Plan(error) => error.hint(),
             Self::Serve(error) => error.hint(),
-            Self::Print(_) => None,
+            Self::Diagnose(_) | Self::Print(_) => None,
         }
     }
 }
@@ -98,6 +102,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     };
     match command.to_str() {
         Some("plan") => plan::run(args),
+        Some("diagnose") => diagnose::run(args),
         Some("serve") => serve::run(args),
         Some("gpus") => gpus::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
@@ -110,6 +115,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
     let Some(topic) = topic else { return print_and_succeed(&overview()) };
     match topic.to_str() {
         Some("plan") => print_and_succeed(&plan::help()),
+        Some("diagnose") => print_and_succeed(&diagnose::help()),
         Some("serve") => print_and_succeed(&serve::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         _ => Err(unknown_command(&topic)),
@@ -133,9 +139,10 @@ Headroom {}: what a nanoGPT run takes of a card's memory. Know before you OOM.
 Usage: headroom COMMAND [ARGUMENTS]
 
 Commands:
-  plan    Say whether a run fits a card, where it would fail, and what it needs
-  gpus    List the cards that are known
-  serve   Serve the page on this machine
+  plan      Say whether a run fits a card, where it would fail, and what it needs
+  diagnose  Say what an out-of-memory message means, and what to change
+  gpus      List the cards that are known
+  serve     Serve the page on this machine
 
   help COMMAND, or COMMAND --help   Say more of a command
   --version                         Print the version

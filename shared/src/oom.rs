@@ -2,7 +2,10 @@
 //!
 //! `parse` finds the message in a traceback or a log and reads its figures; it knows no config and explains nothing.
 
+pub mod diagnosis;
+mod explain;
 mod figures;
+mod guess;
 mod message;
 mod others;
 mod parse;
@@ -12,6 +15,10 @@ mod reader;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod words;
 
+pub use diagnosis::{Diagnosis, diagnose};
+pub use explain::{Agreement, Arithmetic, Explanation, Match, card_of, explain};
 pub use message::{Era, Kind, Message, NotOom, Note, Operation, OtherProcess, Phase, PhaseHint, Report, Size};
 pub use parse::{MAX_INPUT_BYTES, read};
+pub use words::{in_phase, operation, shape};

@@ -19,7 +19,7 @@ use crate::{
         program::{Phase, Program},
         run::{Card, program},
         simulate::{Failure, Moment, Outcome, PhasePeak, simulate},
-        timeline::{self, ByCategory, LiveTensor, Timeline},
+        timeline::{self, Asked, ByCategory, LiveTensor, Timeline},
     },
     train_config::TrainConfig,
 };
@@ -211,6 +211,12 @@ impl Plan {
     #[must_use]
     pub fn timeline(&self, columns: usize) -> Timeline {
         timeline::timeline(&self.program, &self.outcome, columns)
+    }
+
+    /// The allocations of the whole run of as many bytes as `asks` takes, by how near what is live comes to `near`.
+    #[must_use]
+    pub fn allocations(&self, asks: impl Fn(u64) -> bool, near: u64) -> Vec<Asked> {
+        timeline::allocations(&self.program, &self.outcome, asks, near)
     }
 
     /// What is live at a moment, largest first.

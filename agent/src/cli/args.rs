@@ -35,6 +35,14 @@ impl From<String> for Refusal {
     }
 }
 
+impl<T> Clone for Flag<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Flag<T> {}
+
 /// What is no option of the command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Word {

@@ -2,7 +2,7 @@
 //!
 //! [`options`] reads the words and [`report`] draws the answer; here are the files, the problems and the exit status.
 
-mod options;
+pub mod options;
 mod report;
 
 use std::{
@@ -132,7 +132,8 @@ fn answer(request: &Request, resolved: &Resolved, plan: &Plan) -> Result<String,
     Ok(report::report(plan, &advice, &resolved.findings, &Style::of_stdout()))
 }
 
-fn sources(given: &[Given]) -> Result<Vec<Source>, Error> {
+/// The config files, read, and the settings.
+pub fn sources(given: &[Given]) -> Result<Vec<Source>, Error> {
     if given.len() > MAX_SOURCES {
         return Err(Error::TooMany { count: given.len() });
     }
@@ -175,7 +176,7 @@ fn not_text(name: String, at: usize, bytes: &[u8]) -> Error {
 }
 
 /// What the reader says, in the light of what it cannot know: our own key and options.
-fn problems(resolved: &Resolved) -> Vec<Problem> {
+pub fn problems(resolved: &Resolved) -> Vec<Problem> {
     const UNKNOWN_KEY: &str = "Unknown config key: ";
     let mut problems = resolved.settings.problems.as_slice().to_vec();
     problems.retain(|problem| !problem.message.ends_with(&format!("{UNKNOWN_KEY}{EVAL_BATCH_SIZE}")));
@@ -197,7 +198,8 @@ fn stops_nanogpt(problem: &Problem) -> bool {
     problem.severity == Severity::Error && problem.line == 0
 }
 
-fn said(problems: &[Problem], resolved: &Resolved) -> String {
+/// Problems with their hints, a line each.
+pub fn said(problems: &[Problem], resolved: &Resolved) -> String {
     let mut said = String::new();
     let mut hinted = false;
     for problem in problems {
@@ -213,7 +215,8 @@ fn said(problems: &[Problem], resolved: &Resolved) -> String {
     said
 }
 
-fn findings(resolved: &Resolved, wanted: impl Fn(Severity) -> bool) -> String {
+/// Findings of the wanted kinds, a line each.
+pub fn findings(resolved: &Resolved, wanted: impl Fn(Severity) -> bool) -> String {
     resolved.findings.iter().filter(|finding| wanted(finding.severity)).map(finding_text).collect()
 }
 

@@ -36,12 +36,16 @@ impl Roofs {
         let Request { gpt, train, device, .. } = request;
         let (peak, fractions) = peak(device, train.dtype)?;
         let bandwidth = device.memory_bandwidth? as f64;
-        let kernel = attention_kernel(gpt, train, device.compute_capability);
+        let kernel = match attention_kernel(gpt, train, device.compute_capability) {
+            // The same products one by one. That they are in float32 there is within what is not known of such cards.
+            AttentionKernel::Composite => AttentionKernel::Math,
+            kernel => kernel,
+        };
         let attention = match kernel {
             AttentionKernel::Flash => fractions.flash,
             AttentionKernel::Cudnn => fractions.cudnn,
             AttentionKernel::Efficient => fractions.efficient,
-            AttentionKernel::Math => fractions.products,
+            AttentionKernel::Math | AttentionKernel::Composite => fractions.products,
         };
         // Triton starts at sm_70, and Inductor leaves bfloat16 alone where it is not native.
         let compiled = train.compile

@@ -456,7 +456,8 @@ impl Allocator {
 }
 
 /// Bytes asked of the driver for a request (`get_allocation_size`).
-fn segment_bytes(bytes: u64) -> u64 {
+#[must_use]
+pub fn segment_bytes(bytes: u64) -> u64 {
     if bytes <= SMALL_SIZE {
         SMALL_BUFFER
     } else if bytes < MIN_LARGE_ALLOC {

@@ -195,6 +195,61 @@ pub fn categories_at(program: &Program, outcome: &Outcome, moment: Moment) -> By
     found
 }
 
+/// An allocation of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The phase it is in.
+    pub phase: Phase,
+    /// The tensor.
+    pub stored: Stored,
+    /// The block it belongs to.
+    pub layer: Option<u64>,
+    /// Its axes, slowest first.
+    pub shape: Vec<u64>,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// What was live before it.
+    pub live_bytes: u64,
+}
+
+/// The allocations of as many bytes as `asks` takes, one for each tensor and phase: that with what is live nearest to
+/// `near`, the nearest first.
+#[must_use]
+pub fn allocations(program: &Program, outcome: &Outcome, asks: impl Fn(u64) -> bool, near: u64) -> Vec<Asked> {
+    let mut found: Vec<Asked> = Vec::new();
+    let mut slots = vec![0_u64; program.n_slots];
+    let mut live_bytes = 0_u64;
+    for played in &outcome.played {
+        let section = &program.sections[played.section.index()];
+        let (dims, sizes) = program.sizes(section.batch);
+        for event in &section.events {
+            let held = &mut slots[event.slot().index()];
+            let Action::Alloc(stored, layer) = event.action() else {
+                live_bytes = live_bytes.saturating_sub(std::mem::take(held));
+                continue;
+            };
+            let bytes = sizes.of(stored);
+            if asks(bytes) {
+                let away = live_bytes.abs_diff(near);
+                let known = found.iter().position(|asked| (asked.phase, asked.stored) == (played.phase, stored));
+                if known.is_none_or(|at| found[at].live_bytes.abs_diff(near) > away) {
+                    known.map(|at| found.remove(at));
+                    let at = found.partition_point(|asked| asked.live_bytes.abs_diff(near) <= away);
+                    let shape = stored.shape(dims).as_slice().to_vec();
+                    let dtype = stored.dtype(dims.compute);
+                    found.insert(at, Asked { phase: played.phase, stored, layer, shape, dtype, live_bytes });
+                }
+            }
+            live_bytes += bytes;
+            *held = bytes;
+        }
+        for (from, to) in &section.renames {
+            slots[to.index()] = std::mem::take(&mut slots[from.index()]);
+        }
+    }
+    found
+}
+
 /// What is live at a moment, largest first.
 #[must_use]
 pub fn live_at(program: &Program, outcome: &Outcome, moment: Moment) -> Vec<LiveTensor> {

@@ -233,7 +233,31 @@ pub struct Report {
     pub truncated: bool,
 }
 
+impl Kind {
+    /// The name of the JSON contract.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pytorch => "pytorch",
+            Self::PytorchCudaMalloc => "pytorch_cuda_malloc",
+            Self::Cublas => "cublas",
+            Self::LlmC => "llm_c",
+            Self::Bitsandbytes => "bitsandbytes",
+            Self::Jax => "jax",
+            Self::Tensorflow => "tensorflow",
+            Self::Mps => "mps",
+            Self::Cpu => "cpu",
+            Self::NotOom => "not_oom",
+        }
+    }
+}
+
 impl Message {
+    /// The processes beside this one.
+    pub fn others(&self) -> impl Iterator<Item = &OtherProcess> {
+        self.other_processes.iter().enumerate().filter(|(at, _)| Some(*at) != self.own_process).map(|(_, other)| other)
+    }
+
     /// A message of which nothing is known yet.
     pub(super) fn new(kind: Kind) -> Self {
         Self {

@@ -23,6 +23,8 @@ pub struct Request {
     pub json: bool,
     /// Whether to print the link alone.
     pub link: bool,
+    /// The text to read; `diagnose` alone takes one.
+    pub text: Option<OsString>,
     /// nanoGPT's own command line, in its order.
     pub given: Vec<Given>,
 }

@@ -1,0 +1,130 @@
+//! The way from a text to what to do: the message, the run it is of, and the changes that help.
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value as Json};
+
+use super::{Arithmetic, Explanation, Message, Report, explain::card_of, explain::explain, read};
+use crate::{
+    advice::{Advice, Fix, advise},
+    nanogpt::{PastedKind, Source, from_pasted_text},
+    session::{Options, Resolved, resolve},
+};
+
+/// The schema's number.
+pub const SCHEMA: u32 = 1;
+
+/// Everything that is made of a text.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The messages in it.
+    pub report: Report,
+    /// What the first of them means.
+    pub explanation: Explanation,
+    /// What to change; empty without a config.
+    pub advice: Advice,
+    /// The run, where a config was given or printed.
+    pub resolved: Option<Resolved>,
+    /// The card and its surroundings as the message has them.
+    pub options: Options,
+}
+
+/// Diagnoses a text. `given` is the run's config; where there is none, what the log itself prints of it is taken. The
+/// card is the message's unless `options` is of one that was named.
+#[must_use]
+pub fn diagnose(text: &str, given: &[Source], options: &Options, names_gpu: bool) -> Diagnosis {
+    let report = read(text);
+    let mut options = options.clone();
+    if let Some(message) = &report.first {
+        as_in_message(&mut options, message, names_gpu);
+    }
+    let printed = if given.is_empty() { sources_in(text, &mut options) } else { vec![] };
+    let sources = if given.is_empty() { &printed[..] } else { given };
+    let resolved = (!sources.is_empty()).then(|| resolve(sources, &options));
+    let explanation = explain(&report, resolved.as_ref().and_then(|resolved| resolved.request.clone()));
+    let advice = match (&resolved, &explanation.plan) {
+        (Some(resolved), Some(plan)) => advise(&resolved.settings, &options, plan),
+        _ => Advice::default(),
+    };
+    Diagnosis { report, explanation, advice, resolved, options }
+}
+
+/// What nanoGPT printed of its config, or the command that a log begins with.
+fn sources_in(text: &str, options: &mut Options) -> Vec<Source> {
+    let pasted = from_pasted_text("log", text);
+    if pasted.kind == PastedKind::Config {
+        return vec![];
+    }
+    if let Some(world_size) = pasted.world_size {
+        options.world_size = world_size;
+    }
+    pasted.sources
+}
+
+/// The card as the message found it: which it is, its memory, the others' share, and what this process has outside
+/// PyTorch.
+fn as_in_message(options: &mut Options, message: &Message, names_gpu: bool) {
+    let arithmetic = Arithmetic::of(message);
+    if !names_gpu && let Some(total) = message.total {
+        match card_of(message) {
+            Some(card) => options.gpu = card.name.to_string(),
+            None => options.gpu.clear(),
+        }
+        options.vram_bytes = Some(total.bytes);
+    } else if let Some(total) = arithmetic.total {
+        options.vram_bytes = Some(total);
+    }
+    if let Some(others) = arithmetic.others {
+        options.other_processes_bytes = others;
+        // An old message has the context among the others.
+        options.context_bytes = Some(arithmetic.context.unwrap_or(0));
+    }
+}
+
+impl Diagnosis {
+    /// The JSON contract's document.
+    #[must_use]
+    pub fn json(&self) -> Json {
+        let message = self.report.first.as_ref();
+        let figure = |size: Option<super::Size>| size.map_or(Json::Null, |size| Json::from(size.bytes));
+        let mut document = Map::new();
+        let mut put = |key: &str, value: Json| document.insert(key.to_owned(), value);
+        put("schema", Json::from(SCHEMA));
+        put("kind", Json::from(message.map_or("not_oom", |message| message.kind.name())));
+        put("requested_bytes", figure(message.and_then(|message| message.requested)));
+        put("total_bytes", figure(message.and_then(|message| message.total)));
+        put("free_bytes", figure(message.and_then(|message| message.free)));
+        put("process_bytes", figure(message.and_then(|message| message.process)));
+        put("allocated_bytes", figure(message.and_then(|message| message.allocated)));
+        put("reserved_bytes", figure(message.and_then(|message| message.reserved)));
+        put("gpu_index", message.and_then(|message| message.gpu_index).map_or(Json::Null, Json::from));
+        put("rank", message.and_then(|message| message.rank).map_or(Json::Null, Json::from));
+        // As printed; the sum beside it leaves this process out.
+        let others: Vec<Json> =
+            message.into_iter().flat_map(|message| &message.other_processes).map(other_json).collect();
+        put("other_processes", Json::Array(others));
+        put("other_processes_bytes", self.other_processes_bytes().map_or(Json::Null, Json::from));
+        put("matches", Json::Array(self.explanation.matches.iter().map(super::Match::json).collect()));
+        put("explanation", Json::from(self.explanation.text.as_str()));
+        put("fixes", Json::Array(self.advice.fixes.iter().map(Fix::json).collect()));
+        Json::Object(document)
+    }
+
+    /// What other processes hold: by the card's sums, else what the message lists.
+    #[must_use]
+    pub fn other_processes_bytes(&self) -> Option<u64> {
+        let message = self.report.first.as_ref()?;
+        let knows_itself = message.process.is_some() || message.own_process.is_some();
+        let by_sums = self.explanation.arithmetic.others.filter(|_| knows_itself);
+        let listed = message.others().map(|other| other.bytes.bytes).fold(0_u64, u64::saturating_add);
+        by_sums.or_else(|| (listed > 0).then_some(listed))
+    }
+}
+
+fn other_json(other: &super::OtherProcess) -> Json {
+    let mut row = Map::new();
+    row.insert("pid".to_owned(), other.pid.map_or(Json::Null, Json::from));
+    row.insert("bytes".to_owned(), Json::from(other.bytes.bytes));
+    Json::Object(row)
+}

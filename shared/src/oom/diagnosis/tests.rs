@@ -1,0 +1,144 @@
+//! Messages with and without their configs, to the sentence.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    memory::{message::TorchVersion, program::Phase},
+    oom::Agreement,
+    plan::plan,
+    units::GIB,
+};
+
+/// The message of nanoGPT's 124M at batch 64 on a 12 GB card with a desktop on it.
+const BATCH_64: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity \
+    of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of the \
+    allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
+
+/// nanoGPT#88, batch 32 in eager mode without flash attention.
+const BATCH_32: &str = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB (GPU 0; 15.78 GiB total \
+    capacity; 10.16 GiB already allocated; 4.31 GiB free; 10.20 GiB reserved in total by PyTorch)";
+
+fn ask(text: &str, config: &str) -> Diagnosis {
+    let sources = match config {
+        "" => vec![],
+        _ => vec![Source::File { name: "config.py".into(), text: config.into() }],
+    };
+    diagnose(text, &sources, &Options::default(), false)
+}
+
+#[test]
+fn batch_64_is_the_second_evaluation_batch_to_the_digit() {
+    let found = ask(BATCH_64, "batch_size = 64\ngradient_accumulation_steps = 1\n");
+    assert_eq!(found.explanation.agreement, Some(Agreement::Exact));
+    let best = &found.explanation.matches[0];
+    assert_eq!((best.tensor.as_str(), best.phase, best.exact), ("logits", Some(Phase::Eval), true));
+    assert_eq!(best.shape, [65536, 50304]);
+    assert_eq!(found.options.gpu, "GeForce RTX 4070");
+    assert!(found.explanation.text.contains("to the last digit"), "{}", found.explanation.text);
+    assert!(found.advice.fixes[0].fits);
+}
+
+#[test]
+fn batch_32_without_flash_attention_comes_out_in_the_old_words_too() {
+    let options =
+        Options { attention: crate::train_config::Attention::Math, gpu: "V100 16GB".into(), ..Options::default() };
+    let config = "batch_size = 32\ncompile = False\ndtype = 'float16'\n";
+    let sources = [Source::File { name: "config.py".into(), text: config.into() }];
+    let found = diagnose(BATCH_32, &sources, &options, true);
+    let best = &found.explanation.matches[0];
+    assert_eq!(
+        (best.shape.as_slice(), best.dtype.name()),
+        (&[32768, 50304][..], "float32"),
+        "{}",
+        found.explanation.text
+    );
+}
+
+#[test]
+fn a_log_explains_itself() {
+    let log = format!(
+        "Overriding: batch_size = 64\nOverriding: gradient_accumulation_steps = 1\ntokens per iteration will be: 65536\n\
+         number of parameters: 123.59M\nTraceback (most recent call last):\n  File \"train.py\", line 264\n{BATCH_64}\n"
+    );
+    let found = ask(&log, "");
+    assert_eq!(found.explanation.agreement, Some(Agreement::Exact), "{}", found.explanation.text);
+}
+
+#[test]
+fn another_config_is_told_to_be_another() {
+    let found = ask(BATCH_64, "batch_size = 16\n");
+    assert_eq!(found.explanation.agreement, Some(Agreement::None));
+    assert!(found.explanation.text.contains("other settings"), "{}", found.explanation.text);
+}
+
+#[test]
+fn without_a_config_ambiguity_is_shown() {
+    let found = ask(BATCH_64, "");
+    let shapes: Vec<_> = found.explanation.matches.iter().map(|found| found.shape.clone()).collect();
+    assert_eq!(shapes[0], [65536, 50304]);
+    assert!(shapes.contains(&vec![32768, 50304]), "float32 logits of half the tokens are as large: {shapes:?}");
+    assert!(found.explanation.matches.iter().all(|found| !found.exact && found.phase.is_none()));
+    assert!(found.explanation.text.contains("64 x 1024, or 128 x 512"), "{}", found.explanation.text);
+    assert!(found.advice.fixes.is_empty());
+}
+
+#[test]
+fn what_is_no_want_of_memory_is_said() {
+    for (text, words) in [
+        ("RuntimeError: CUDA error: device-side assert triggered", "No want of memory"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "full card"),
+        ("RuntimeError: CUDA error: out of memory", "outside PyTorch's allocator"),
+        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10605230080 bytes.", "host's memory"),
+        ("everything went well", "no out-of-memory message"),
+    ] {
+        let found = ask(text, "");
+        assert!(found.explanation.text.contains(words), "{text}: {}", found.explanation.text);
+    }
+}
+
+#[test]
+fn json_has_the_names_of_the_contract() {
+    let json = ask(BATCH_64, "batch_size = 64\n").json();
+    let names: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(
+        names.join(" "),
+        "allocated_bytes explanation fixes free_bytes gpu_index kind matches other_processes other_processes_bytes \
+         process_bytes rank requested_bytes reserved_bytes schema total_bytes"
+    );
+    assert_eq!(
+        (&json["kind"], &json["gpu_index"], &json["rank"]),
+        (&Json::from("pytorch"), &Json::from(0), &Json::Null)
+    );
+    let match_names: Vec<&str> = json["matches"][0].as_object().expect("a match").keys().map(String::as_str).collect();
+    assert_eq!(match_names.join(" "), "dtype exact phase shape tensor");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// What the calculator prints for a run that fails, diagnosis reads back to the digit.
+    #[test]
+    fn our_own_messages_are_explained_exactly(
+        batch_size in 8_u64..80, compile: bool, others in 0_u64..3, minor in 1_u32..12,
+    ) {
+        let config = format!("batch_size = {batch_size}\ncompile = {}\n", if compile { "True" } else { "False" });
+        let options = Options {
+            other_processes_bytes: others * GIB / 2,
+            torch: TorchVersion { major: 2, minor }.to_string(),
+            ..Options::default()
+        };
+        let sources = [Source::File { name: "config.py".into(), text: config.clone() }];
+        let failing = plan(resolve(&sources, &options).request.expect("a run")).expect("a plan");
+        prop_assume!(failing.oom.is_some());
+        let oom = failing.oom.expect("it fails");
+        let found = ask(&oom.message, &config);
+        let same = found.explanation.matches.iter().any(|found| found.tensor == oom.tensor && found.phase == Some(oom.phase));
+        prop_assert!(same, "{}\n{}\n{:?}", oom.message, found.explanation.text, found.explanation.matches);
+    }
+
+    #[test]
+    fn no_text_panics(text in "\\PC{0,400}", config in "\\PC{0,60}") {
+        let _ = ask(&text, &config).json();
+    }
+}
