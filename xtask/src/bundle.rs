@@ -4,6 +4,7 @@
 
 use crate::{
     failure::{Doing, Failure, Result},
+    files,
     shell::Shell,
 };
 use std::{
@@ -13,10 +14,10 @@ use std::{
     path::Path,
 };
 
-/// Puts the page's style sheets into one, and makes scripts and style sheets small where `esbuild` is there.
-pub fn folder(shell: &Shell, dist: &Path, has_esbuild: bool) -> Result<()> {
-    let index = dist.join("index.html");
-    let html = fs::read_to_string(&index).doing(|| format!("read {}", index.display()))?;
+/// Puts a page's style sheets into one.
+pub fn style_sheets_of(dist: &Path, page: &str) -> Result<()> {
+    let path = dist.join(page);
+    let html = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
     let sheets = style_sheets(&html);
     let mut css = String::new();
     for sheet in &sheets {
@@ -28,21 +29,22 @@ pub fn folder(shell: &Shell, dist: &Path, has_esbuild: bool) -> Result<()> {
     css.hash(&mut hasher);
     let name = format!("styles-{:016x}.css", hasher.finish());
     let Some(html) = with_one_sheet(&html, &sheets, &name) else {
-        return Err(
-            Failure::new("dist/index.html names no style sheet").hint("does web/index.html still link styles/*.css?")
-        );
+        return Err(Failure::new(format!("dist/{page} names no style sheet"))
+            .hint(format!("does web/{page} still link styles/*.css?")));
     };
     fs::write(dist.join(&name), css).doing(|| format!("write {name}"))?;
-    fs::write(&index, html).doing(|| format!("write {}", index.display()))?;
-    for sheet in &sheets {
-        let file = dist.join(&sheet.file);
-        fs::remove_file(&file).doing(|| format!("remove {}", file.display()))?;
-    }
-    if has_esbuild {
-        for file in crate::files::files_below(dist)? {
-            if file.extension().is_some_and(|ending| ending == "js" || ending == "css") {
-                minify(shell, &file)?;
-            }
+    fs::write(&path, html).doing(|| format!("write {}", path.display()))
+}
+
+/// Takes away the style sheets that are in others now, and makes the rest and the scripts small where `esbuild` is there.
+pub fn make_small(shell: &Shell, dist: &Path, has_esbuild: bool) -> Result<()> {
+    let is_of = |file: &Path, ending: &str| file.extension().is_some_and(|found| found == ending);
+    for file in files::files_below(dist)? {
+        let is_bundle = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("styles-"));
+        if is_of(&file, "css") && !is_bundle {
+            fs::remove_file(&file).doing(|| format!("remove {}", file.display()))?;
+        } else if has_esbuild && (is_of(&file, "css") || is_of(&file, "js")) {
+            minify(shell, &file)?;
         }
     }
     Ok(())

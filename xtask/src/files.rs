@@ -29,6 +29,26 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Makes `folder` an empty one.
+pub fn remake(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        fs::remove_dir_all(folder).doing(|| format!("remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))
+}
+
+/// Copies every file below `from` to the same place below `to`.
+pub fn copy_below(from: &Path, to: &Path) -> Result<()> {
+    for file in files_below(from)? {
+        let target = to.join(file.strip_prefix(from).unwrap_or(&file));
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))?;
+        }
+        fs::copy(&file, &target).doing(|| format!("copy {}", file.display()))?;
+    }
+    Ok(())
+}
+
 /// A number that changes when a file's path or content does. By content, not by time: a checkout touches every file.
 pub fn digest(files: &[PathBuf], settings: &str) -> Result<String> {
     let mut hasher = DefaultHasher::new();

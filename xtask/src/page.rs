@@ -3,13 +3,16 @@
 use crate::{
     bundle,
     compress::{self, Effort},
-    failure::Result,
+    failure::{Doing, Result},
     files,
     packages::Packages,
     shell::{Shell, note, step},
     tools::{self, PageTools},
 };
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// How much care the page gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +36,25 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
     step("fetch crates", "the page is built with no network after this", || {
         shell.cmd("cargo").args(["fetch", "--quiet"]).run("check the network and run the command again")
     })?;
-    step("build the page", "it is compiled to WebAssembly by Trunk; a minute or two from nothing", || {
-        trunk(shell, build, tools)
-    })?;
     let dist = shell.root.join("dist");
-    step("bundle the page", "one style sheet instead of many; small scripts where Node is installed", || {
-        bundle::folder(shell, &dist, build == Build::Release && tools.optimizers)
+    // Trunk empties the folder it writes to, so each page has one of its own at first.
+    let apart = shell.target.join("xtask").join("pages");
+    step("build the pages", "they are compiled to WebAssembly by Trunk; a minute or two from nothing", || {
+        for page in PAGES {
+            trunk(shell, build, tools, page, &apart.join(page))?;
+        }
+        files::remake(&dist)?;
+        for page in PAGES {
+            files::copy_below(&apart.join(page), &dist)?;
+            // Trunk calls every page index.html; the first one keeps that name, and so comes last.
+            let (from, to) = (dist.join("index.html"), dist.join(page));
+            fs::rename(&from, &to).doing(|| format!("name {}", to.display()))?;
+        }
+        Ok(())
+    })?;
+    step("bundle the pages", "one style sheet instead of many; small scripts where Node is installed", || {
+        PAGES.iter().try_for_each(|page| bundle::style_sheets_of(&dist, page))?;
+        bundle::make_small(shell, &dist, build == Build::Release && tools.optimizers)
     })?;
     step("compress the page", "it is sent as it lies, so no viewer costs the server anything", || {
         compress::folder(&dist, if build == Build::Release { Effort::Most } else { Effort::Little })
@@ -46,8 +62,11 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
     files::write_stamp(&stamp, &digest)
 }
 
+/// Every page is a program of its own, and its HTML names it.
+const PAGES: [&str; 2] = ["diagnose.html", "index.html"];
+
 /// Outside of its release mode Trunk leaves wasm-opt alone; the profile is given either way.
-fn trunk(shell: &Shell, build: Build, tools: PageTools) -> Result<()> {
+fn trunk(shell: &Shell, build: Build, tools: PageTools, page: &str, dist: &Path) -> Result<()> {
     let (profile, wasm_opt) = match build {
         Build::Release => ("page", tools.optimizers),
         Build::Fast => ("page-fast", false),
@@ -56,7 +75,8 @@ fn trunk(shell: &Shell, build: Build, tools: PageTools) -> Result<()> {
     // Trunk reads `NO_COLOR` as its own flag and refuses values other than true and false.
     shell
         .cmd("trunk")
-        .args(["build", "--cargo-profile", profile, &release])
+        .args(["build", &format!("web/{page}"), "--dist", &dist.display().to_string()])
+        .args(["--cargo-profile", profile, &release])
         .env("NO_COLOR", "true")
         .run("the lines above say which file; `cargo xtask help` lists the pinned versions of the tools")
 }
