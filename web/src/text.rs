@@ -10,7 +10,8 @@ use headroom_shared::{
 
 pub const NAME: &str = "Headroom";
 pub const TAGLINE: &str = "know before you OOM";
-pub const BUDGET: &str = "Budget";
+/// The pages with their addresses.
+pub const PAGE_LINKS: [(&str, &str); 2] = [("Budget", "./"), ("Diagnose", "./diagnose.html")];
 pub const PAGES: &str = "Pages";
 pub const SKIP_TO_ANSWER: &str = "Skip to the answer";
 pub const BYTES: &str = "bytes";
@@ -204,6 +205,41 @@ pub const fn switch(switch: Switch) -> &'static str {
         Switch::ExpandableSegments => "expandable_segments:True",
         Switch::NoOtherProcesses => "close other programs",
     }
+}
+
+// The message.
+pub const PASTE: &str = "Message, traceback or log";
+pub const PASTE_PLACEHOLDER: &str = "Paste the out-of-memory error: the line alone, the whole traceback, or the log. Or drop a file anywhere on this page.";
+pub const PASTE_CONFIG: &str = "Config or command, where you have it";
+pub const PASTE_CONFIG_PLACEHOLDER: &str =
+    "A nanoGPT config.py, or the command. A log that prints its config needs none.";
+pub const EXAMPLE: &str = "Show an example";
+pub const EXAMPLE_MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
+    capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. \
+    Of the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
+pub const EXAMPLE_CONFIG: &str = "batch_size = 64\ngradient_accumulation_steps = 1\n";
+pub const NOTHING_PASTED: &str = "What it means stands here as soon as a message is pasted: the tensor, the phase, who \
+    holds the card, and what to change. Nothing leaves this page.";
+pub const CONFIG_SAYS_MORE: &str =
+    "With the run's config, the whole run is simulated: which of these it was, and what to change.";
+pub const AGREES_EXACTLY: &str = "Agrees to the printed digit";
+pub const AGREES_CLOSELY: &str = "Agrees closely";
+pub const AGREES_NOT: &str = "Does not agree with this config";
+pub const OPEN_BUDGET: &str = "Open this run in the calculator";
+pub const ON_THE_CARD: &str = "On the card,";
+pub const OTHERS_AND_CONTEXT: &str = "other programs and CUDA context";
+pub const ALLOCATED: &str = "allocated";
+pub const UNALLOCATED: &str = "reserved, not allocated";
+pub const FREE: &str = "free";
+pub const CANDIDATES: &str = "Tensors of that size";
+pub const TO_THE_DIGIT: &str = "to the digit";
+
+pub fn several(n: usize) -> String {
+    format!("{n} messages in this text; this is the first, most often the cause.")
+}
+
+pub fn missing(size: &str) -> String {
+    format!("missing {size}")
 }
 
 // The chart.

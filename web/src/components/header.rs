@@ -10,7 +10,11 @@ const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
 
 /// The head.
 #[component]
-pub fn Header() -> impl IntoView {
+pub fn Header(
+    /// Which of the pages is shown.
+    #[prop(optional)]
+    page: usize,
+) -> impl IntoView {
     let kept = browser::kept_theme();
     let chosen = RwSignal::new(THEMES.iter().position(|theme| *theme == kept.as_deref()).unwrap_or(0));
     let choose = move |index: usize| {
@@ -29,7 +33,9 @@ pub fn Header() -> impl IntoView {
                 <span class="header__tagline">{text::TAGLINE}</span>
             </p>
             <nav class="header__pages" aria-label=text::PAGES>
-                <a href="./" aria-current="page">{text::BUDGET}</a>
+                {text::PAGE_LINKS.into_iter().enumerate().map(|(index, (name, href))| view! {
+                    <a href=href aria-current=(index == page).then_some("page")>{name}</a>
+                }).collect_view()}
             </nav>
             <p class="header__promise">{text::NOTHING_LEAVES}</p>
             <fieldset class="switch header__theme">

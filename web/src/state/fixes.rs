@@ -5,6 +5,7 @@ use std::sync::Arc;
 use headroom_shared::{
     advice::{Advice, Change, Effect, Fix, advise},
     nanogpt::patch,
+    plan::Plan,
 };
 
 use super::{answer::Answer, edit, format, session::Session};
@@ -41,9 +42,13 @@ pub struct Rows {
 /// Advice on an answer, in words; `None` where there is no plan.
 pub fn rows(answer: &Answer, session: &Session) -> Option<Rows> {
     let plan = answer.plan()?;
-    let advice = advise(&answer.resolved.settings, &session.options, plan);
+    Some(rows_of(plan, &advise(&answer.resolved.settings, &session.options, plan)))
+}
+
+/// Advice in words.
+pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
     let larger = advice.largest_batch_size.filter(|largest| plan.fits && *largest > plan.request.train.batch_size);
-    let lead = lead(&advice, plan.fits, larger);
+    let lead = lead(advice, plan.fits, larger);
     let row = |fix: &Fix| Row {
         id: fix.id(),
         settings: settings(&fix.changes),
@@ -52,7 +57,7 @@ pub fn rows(answer: &Answer, session: &Session) -> Option<Rows> {
         fits: fix.fits,
         changes: fix.changes.clone(),
     };
-    Some(Rows { fixes: advice.fixes.iter().map(row).collect(), lead, larger })
+    Rows { fixes: advice.fixes.iter().map(row).collect(), lead, larger }
 }
 
 fn lead(advice: &Advice, fits: bool, larger: Option<u64>) -> String {

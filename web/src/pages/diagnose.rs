@@ -1,0 +1,207 @@
+//! The page that explains a message: a field for what was pasted, and what it means.
+
+use headroom_shared::nanogpt::MAX_SOURCE_BYTES;
+use leptos::{prelude::*, task::spawn_local};
+use web_sys::DragEvent;
+
+use crate::{
+    browser,
+    components::{
+        dynamic::{part, words},
+        header::Header,
+    },
+    state::{
+        diagnosis::{Candidate, Shown, part_words, shown, wants_config},
+        fixes::{Row, Rows, applied},
+        format,
+        session::Session,
+    },
+    text,
+};
+
+/// The page.
+#[component]
+pub fn DiagnosePage() -> impl IntoView {
+    let pasted = RwSignal::new(String::new());
+    let config = RwSignal::new(String::new());
+    let answer = Memo::new(move |_| pasted.with(|pasted| config.with(|config| shown(pasted, config))));
+    let example = move |_| {
+        pasted.set(text::EXAMPLE_MESSAGE.to_owned());
+        config.set(text::EXAMPLE_CONFIG.to_owned());
+    };
+    let dropped = move |event: DragEvent| {
+        event.prevent_default();
+        let file = event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0));
+        let Some(file) = file else { return };
+        spawn_local(async move {
+            if let Some(text) = browser::file_text(file, MAX_SOURCE_BYTES as f64).await {
+                pasted.set(text);
+            }
+        });
+    };
+    view! {
+        <Header page=1 />
+        <main class="diagnose" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
+            <section class="diagnose__given" aria-label=text::PASTE>
+                <div class="diagnose__head">
+                    <label for="message">{text::PASTE}</label>
+                    <button type="button" class="button" id="example" data-testid="example" on:click=example>{text::EXAMPLE}</button>
+                </div>
+                <textarea class="input diagnose__text" id="message" data-testid="message" rows="12" spellcheck="false"
+                    autocomplete="off" autocapitalize="off" placeholder=text::PASTE_PLACEHOLDER
+                    prop:value=words(move || pasted.get())
+                    on:input:target=move |event| pasted.set(event.target().value())></textarea>
+                <label for="config">{text::PASTE_CONFIG}</label>
+                <textarea class="input diagnose__text" id="config" data-testid="config" rows="6" spellcheck="false"
+                    autocomplete="off" autocapitalize="off" wrap="off" placeholder=text::PASTE_CONFIG_PLACEHOLDER
+                    prop:value=words(move || config.get())
+                    on:input:target=move |event| config.set(event.target().value())></textarea>
+            </section>
+            <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=text::NAME aria-live="polite">
+                {part(move || match answer.get() {
+                    Some(shown) => meaning(&shown).into_any(),
+                    None => view! { <p class="diagnose__empty">{text::NOTHING_PASTED}</p> }.into_any(),
+                })}
+            </section>
+        </main>
+    }
+}
+
+fn meaning(shown: &Shown) -> impl IntoView + use<> {
+    let asks = wants_config(shown).then(|| view! { <p class="diagnose__hint">{text::CONFIG_SAYS_MORE}</p> });
+    let several =
+        (shown.n_messages > 1).then(|| view! { <p class="diagnose__hint">{text::several(shown.n_messages)}</p> });
+    let agreement = (!shown.agreement.is_empty()).then(|| {
+        view! { <p class="diagnose__agreement" data-testid="agreement">{shown.agreement}</p> }
+    });
+    let session = shown.session.clone();
+    let fixes = shown.fixes.clone().zip(shown.session.clone()).map(|(rows, session)| what_to_change(rows, &session));
+    let open = session.map(|session| {
+        view! { <a class="button" data-testid="open-budget" href=format!("./#{}", session.fragment())>{text::OPEN_BUDGET}</a> }
+    });
+    view! {
+        <div class="panel diagnose__meaning">
+            <h1 class="diagnose__sentence" data-testid="explanation">{shown.sentence.clone()}</h1>
+            {agreement} {several} {asks} {open}
+        </div>
+        {bar(shown)}
+        {candidates(&shown.candidates)}
+        {fixes}
+    }
+}
+
+/// The card as a bar: who holds what, and what is missing.
+fn bar(shown: &Shown) -> Option<AnyView> {
+    let total = shown.card_bytes.max(1);
+    if shown.parts.is_empty() {
+        return None;
+    }
+    let mut at = 0_u64;
+    let scale = total.saturating_add(shown.missing_bytes);
+    let share = |bytes: u64| headroom_shared::decimal::ratio(bytes.saturating_mul(100), scale, 2);
+    let mut rects: Vec<AnyView> = Vec::new();
+    for part in &shown.parts {
+        let title = part_words(part);
+        rects.push(
+            view! {
+                <rect class=part.band x=share(at) width=share(part.bytes) y="0" height="10"><title>{title}</title></rect>
+            }
+            .into_any(),
+        );
+        at = at.saturating_add(part.bytes);
+    }
+    if shown.missing_bytes > 0 {
+        let title = text::missing(&format::size(shown.missing_bytes));
+        rects.push(
+            view! {
+                <rect class="diagnose__missing" x=share(total) width=share(shown.missing_bytes) y="0" height="10">
+                    <title>{title}</title>
+                </rect>
+            }
+            .into_any(),
+        );
+    }
+    let legend: Vec<_> = shown
+        .parts
+        .iter()
+        .map(|part| {
+            view! {
+                <li>
+                    <svg class="diagnose__key" viewBox="0 0 10 10" aria-hidden="true"><rect class=part.band width="10" height="10" /></svg>
+                    {part_words(part)}
+                </li>
+            }
+        })
+        .collect();
+    let missing = (shown.missing_bytes > 0).then(|| {
+        view! {
+            <li class="diagnose__short">
+                <svg class="diagnose__key" viewBox="0 0 10 10" aria-hidden="true">
+                    <rect class="diagnose__missing" width="10" height="10" />
+                </svg>
+                {text::missing(&format::size(shown.missing_bytes))}
+            </li>
+        }
+    });
+    Some(
+        view! {
+            <div class="panel">
+                <h2 class="panel-title">{text::ON_THE_CARD} " " {format::size(shown.card_bytes)}</h2>
+                <svg class="diagnose__bar" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=text::ON_THE_CARD
+                    data-testid="bar">{rects}</svg>
+                <ul class="diagnose__legend">{legend} {missing}</ul>
+            </div>
+        }
+        .into_any(),
+    )
+}
+
+fn candidates(found: &[Candidate]) -> Option<AnyView> {
+    if found.is_empty() {
+        return None;
+    }
+    let rows: Vec<_> = found
+        .iter()
+        .map(|candidate| {
+            let exact = candidate.exact.then(|| view! { <span class="phases__badge">{text::TO_THE_DIGIT}</span> });
+            view! {
+                <li class="diagnose__tensor"><code>{candidate.tensor.clone()}</code> " " {candidate.phase} " " {exact}</li>
+            }
+        })
+        .collect();
+    Some(
+        view! {
+            <div class="panel">
+                <h2 class="panel-title">{text::CANDIDATES}</h2>
+                <ol class="diagnose__tensors" data-testid="candidates">{rows}</ol>
+            </div>
+        }
+        .into_any(),
+    )
+}
+
+/// The fixes; each opens the calculator with itself applied.
+fn what_to_change(rows: Rows, session: &Session) -> impl IntoView + use<> {
+    let row = |fix: Row| {
+        let after = applied(session, &fix.changes, &text::fix_why(&session.options.gpu));
+        let label = format!("{} {}", text::APPLY, fix.settings);
+        view! {
+            <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
+                <code class="fixes__settings">{fix.settings}</code>
+                <a class="button" class:button--primary=fix.fits aria-label=label href=format!("./#{}", after.fragment())>{text::APPLY}</a>
+                <p class="fixes__facts">{fix.facts}</p>
+                <p class="fixes__reason">{fix.reason}</p>
+            </li>
+        }
+        .into_any()
+    };
+    let lead = (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()}</p> });
+    let fixes: Vec<AnyView> = rows.fixes.into_iter().map(row).collect();
+    view! {
+        <div class="panel">
+            <h2 class="panel-title">{text::FIXES}</h2>
+            {lead}
+            <ol class="fixes__list" data-testid="fixes">{fixes}</ol>
+        </div>
+    }
+}

@@ -1,0 +1,175 @@
+//! What the page says of a pasted message.
+
+use headroom_shared::{
+    link,
+    nanogpt::{Source, from_pasted_text},
+    oom::{Agreement, Diagnosis, Kind, Match, diagnose, shape},
+    session::Options,
+};
+
+use super::{
+    fixes::{Rows, rows_of},
+    format,
+    session::{CONFIG_NAME, Session},
+};
+use crate::text;
+
+/// Who holds a part of the card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Its place among the bands' colours.
+    pub band: &'static str,
+    /// Who.
+    pub label: &'static str,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// A tensor it may be about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Name, shape and dtype.
+    pub tensor: String,
+    /// Where in the run.
+    pub phase: &'static str,
+    /// Whether the figures agree to the digit.
+    pub exact: bool,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// What it means, in one or two sentences.
+    pub sentence: String,
+    /// How well the run agrees, in a word; empty without a config.
+    pub agreement: &'static str,
+    /// The message as it was found.
+    pub message: String,
+    /// How many messages there are.
+    pub n_messages: usize,
+    /// The card, from left to right.
+    pub parts: Vec<Part>,
+    /// The card in bytes, and what is asked for beyond what is free.
+    pub card_bytes: u64,
+    /// What is missing.
+    pub missing_bytes: u64,
+    /// The tensors, the most probable first.
+    pub candidates: Vec<Candidate>,
+    /// What to change, where the run is known.
+    pub fixes: Option<Rows>,
+    /// The run on the card of the message, for the calculator; `None` without a config.
+    pub session: Option<Session>,
+}
+
+/// Diagnoses; `None` for an empty text.
+pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
+    if pasted.trim().is_empty() {
+        return None;
+    }
+    let given: Vec<Source> =
+        if config.trim().is_empty() { vec![] } else { from_pasted_text(CONFIG_NAME, config).sources };
+    let diagnosis = diagnose(pasted, &given, &Options::default(), false);
+    let message = diagnosis.report.first.as_ref();
+    let explanation = &diagnosis.explanation;
+    let session = session(&diagnosis, config);
+    let fixes = match (&explanation.plan, &diagnosis.resolved) {
+        (Some(plan), Some(_)) => Some(rows_of(plan, &diagnosis.advice)),
+        _ => None,
+    };
+    Some(Shown {
+        sentence: explanation.text.clone(),
+        agreement: match explanation.agreement {
+            Some(Agreement::Exact) => text::AGREES_EXACTLY,
+            Some(Agreement::Close) => text::AGREES_CLOSELY,
+            Some(Agreement::None) => text::AGREES_NOT,
+            None => "",
+        },
+        message: message.map(|message| message.text.clone()).unwrap_or_default(),
+        n_messages: diagnosis.report.n_messages,
+        parts: parts(&diagnosis),
+        card_bytes: explanation.arithmetic.total.unwrap_or(0),
+        missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
+        candidates: explanation.matches.iter().map(candidate).collect(),
+        fixes,
+        session,
+    })
+}
+
+/// Whether a config would say more.
+pub fn wants_config(shown: &Shown) -> bool {
+    shown.agreement.is_empty() && !shown.candidates.is_empty()
+}
+
+fn candidate(found: &Match) -> Candidate {
+    Candidate {
+        tensor: format!("{} {} {}", found.tensor, shape(&found.shape), found.dtype.name()),
+        phase: found.phase.map_or("", text::phase_in),
+        exact: found.exact,
+    }
+}
+
+fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
+    let sums = &diagnosis.explanation.arithmetic;
+    if sums.total.is_none() || diagnosis.report.first.as_ref().is_none_or(|message| message.kind != Kind::Pytorch) {
+        return vec![];
+    }
+    let others = if sums.context.is_some() { text::OTHERS_BAND } else { text::OTHERS_AND_CONTEXT };
+    let all = [
+        ("band-0", others, sums.others),
+        ("band-1", text::CONTEXT_BAND, sums.context),
+        ("band-7", text::ALLOCATED, sums.allocated),
+        ("band-8", text::UNALLOCATED, sums.unallocated),
+        ("band-free", text::FREE, sums.free),
+    ];
+    let part = |(band, label, bytes): (&'static str, &'static str, Option<u64>)| {
+        bytes.filter(|bytes| *bytes > 0).map(|bytes| Part { band, label, bytes })
+    };
+    all.into_iter().filter_map(part).collect()
+}
+
+/// The run as the calculator opens it.
+fn session(diagnosis: &Diagnosis, config: &str) -> Option<Session> {
+    let resolved = diagnosis.resolved.as_ref()?;
+    let text = if config.trim().is_empty() {
+        link::decode(&link::encode(&resolved.settings, &Options::default())).config
+    } else {
+        config.to_owned()
+    };
+    Some(Session { text, options: diagnosis.options.clone() })
+}
+
+/// A part in words, for the bar's legend.
+pub fn part_words(part: &Part) -> String {
+    format!("{} {}", part.label, format::size(part.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &str = "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
+        capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in \
+        use. Of the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
+
+    #[test]
+    fn a_message_alone_has_candidates_and_asks_for_the_config() {
+        let shown = shown(MESSAGE, "").expect("an answer");
+        assert!(wants_config(&shown) && shown.fixes.is_none() && shown.session.is_none());
+        assert_eq!(shown.candidates[0].tensor, "logits (65536, 50304) bfloat16");
+        assert_eq!(shown.parts.iter().map(|part| part.bytes).sum::<u64>(), shown.card_bytes);
+    }
+
+    #[test]
+    fn with_its_config_it_is_explained_to_the_digit() {
+        let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n").expect("an answer");
+        assert_eq!(shown.agreement, text::AGREES_EXACTLY);
+        let session = shown.session.expect("a run");
+        assert_eq!(session.options.gpu, "GeForce RTX 4070");
+        assert!(shown.fixes.is_some_and(|fixes| fixes.fixes[0].fits));
+    }
+
+    #[test]
+    fn nothing_pasted_is_nothing_shown() {
+        assert_eq!(shown(" \n", ""), None);
+    }
+}
