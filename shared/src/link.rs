@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn values(settings: &Settings) -> Vec<(String, Value)> {
-        let all = settings.values.iter().chain(&settings.unknown);
+        let all = settings.values.iter().chain(settings.unknown.iter());
         all.map(|(name, setting)| (name.clone(), setting.value.clone())).collect()
     }
 

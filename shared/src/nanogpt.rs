@@ -9,6 +9,7 @@ pub mod defaults;
 mod eval;
 mod lexer;
 mod literal;
+mod names;
 mod parser;
 mod pasted;
 mod patch;
@@ -21,6 +22,7 @@ mod value;
 
 use serde::Serialize;
 
+pub use names::Names;
 pub use pasted::{Pasted, PastedKind, from_pasted_text};
 pub use patch::patch;
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};

@@ -404,7 +404,7 @@ impl Resolver {
                 config.insert(key.name.to_owned(), value);
             }
         }
-        for (name, setting) in &self.settings.unknown {
+        for (name, setting) in self.settings.unknown.iter() {
             config.insert(name.clone(), to_json(&setting.value));
         }
         config

@@ -20,7 +20,7 @@ pub(super) fn read_override(text: &str, source: usize, settings: &mut Settings) 
         match choose(key, val, source, settings, &mut say) {
             Some(value) => settings.set(key, Setting { value, origin }),
             None => {
-                settings.unevaluated.insert(key.into(), origin);
+                settings.unevaluated.insert(key, origin);
             }
         }
     }

@@ -3,11 +3,10 @@
 //! Two kinds of failure: a [`Fault`] is text that cannot be read and ends its line; a [`Why`] is a value that is read
 //! but not known, and the rest of the expression goes on.
 
-use std::collections::BTreeMap;
-
 use super::eval::{self, BUILTINS, Computed, Reason, skipped, stops};
 use super::lexer::{Kind, Lexer, Spot, Token};
 use super::literal::{self, MAX_VALUE_BYTES};
+use super::names::Names;
 use super::patch::Site;
 use super::problem::Severity;
 use super::settings::{Lookup, Settings};
@@ -50,7 +49,7 @@ pub(super) struct Reader<'a, 's> {
     /// Position of this source among the sources.
     pub source: usize,
     /// Where each key got its final value; kept up only where `tracks` is set.
-    pub sites: BTreeMap<String, Site>,
+    pub sites: Names<Site>,
     pub tracks: bool,
     /// As `ast.literal_eval`: no names, no operators but one sign.
     pub literal_only: bool,
@@ -68,7 +67,7 @@ impl<'a, 's> Reader<'a, 's> {
     pub fn new(text: &'a str, source: usize, settings: &'s mut Settings) -> Self {
         let mut lexer = Lexer::new(text);
         let token = lexer.next();
-        let sites = BTreeMap::new();
+        let sites = Names::default();
         Self { lexer, token, last_end: 0, settings, source, sites, tracks: false, literal_only: false, depth: 0 }
     }
 

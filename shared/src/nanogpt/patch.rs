@@ -1,8 +1,7 @@
 //! A config with some values changed, and all else, comments and order included, as it was.
 
-use std::collections::BTreeMap;
-
 use super::lexer::Lexer;
+use super::names::Names;
 use super::parser::{Reader, is_keyword};
 use super::settings::Settings;
 use super::value::Value;
@@ -34,7 +33,7 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
     reader.tracks = true;
     reader.run();
     // What follows a bracket or string that is never closed is read by guesses, which an edit could turn.
-    let sites = if reader.lexer.line_by_line { BTreeMap::new() } else { std::mem::take(&mut reader.sites) };
+    let sites = if reader.lexer.line_by_line { Names::default() } else { std::mem::take(&mut reader.sites) };
 
     // (start, end, replacement), in the order of the text.
     let mut edits: Vec<(usize, usize, String)> = Vec::new();
@@ -46,7 +45,7 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
             continue;
         }
         let comment = comment(why);
-        let site = sites.get(*key).filter(|site| site.in_place && !site.is_read_later);
+        let site = sites.get(key).filter(|site| site.in_place && !site.is_read_later);
         match site.and_then(|site| Some((site, line_end(text, site.value_end)?))) {
             Some((site, end)) => {
                 for edit in [(site.op_start, site.value_end, format!("= {value}")), (end, end, comment)] {

@@ -17,7 +17,7 @@ fn read_text(text: &str) -> Settings {
 }
 
 fn plain_values(settings: &Settings) -> BTreeMap<String, String> {
-    let all = settings.values.iter().chain(&settings.unknown);
+    let all = settings.values.iter().chain(settings.unknown.iter());
     all.map(|(key, setting)| (key.clone(), setting.value.to_string())).collect()
 }
 
@@ -38,7 +38,7 @@ fn exercise(text: &str) {
     for problem in settings.problems.as_slice() {
         assert!(!problem.to_string().is_empty());
     }
-    for setting in settings.values.values().chain(settings.unknown.values()) {
+    for setting in settings.values.iter().chain(settings.unknown.iter()).map(|(_, setting)| setting) {
         let span = setting.origin.span;
         let source = if setting.origin.source == 2 { format!("--batch_size={text}") } else { text.into() };
         assert!(source.get(span.start..span.end).is_some(), "a span off the text's characters: {span:?}");

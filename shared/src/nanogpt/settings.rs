@@ -1,8 +1,7 @@
 //! What a set of sources comes to: each key's value with its origin, and typed access that knows nanoGPT's defaults.
 
-use std::collections::BTreeMap;
-
 use super::defaults::{self, DEFAULT_VOCAB_SIZE, DefaultValue};
+use super::names::{MAX_NAMES, Names};
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 
@@ -50,13 +49,15 @@ pub(super) enum Lookup {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// Keys of nanoGPT, and `vocab_size`, that a source sets.
-    pub values: BTreeMap<String, Setting>,
+    pub values: Names<Setting>,
     /// Other names that a source sets: helpers in a config, or keys of a fork.
-    pub unknown: BTreeMap<String, Setting>,
+    pub unknown: Names<Setting>,
     /// Names whose last assignment could not be evaluated, and where it is. An earlier value may stand in `values`.
-    pub unevaluated: BTreeMap<String, Origin>,
+    pub unevaluated: Names<Origin>,
     /// What was noticed, in the order of reading.
     pub problems: Problems,
+    /// Whether it was said that there are more names than are kept.
+    has_too_many_names: bool,
     /// The sources' names, by [`Origin::source`].
     pub source_names: Vec<String>,
 }
@@ -176,7 +177,14 @@ impl Settings {
     pub(super) fn set(&mut self, key: &str, setting: Setting) {
         self.unevaluated.remove(key);
         let map = if defaults::find(key).is_some() { &mut self.values } else { &mut self.unknown };
-        map.insert(key.into(), setting);
+        let origin = setting.origin;
+        if !map.insert(key, setting) && !self.has_too_many_names {
+            self.has_too_many_names = true;
+            let message = format!("more than {MAX_NAMES} names are set; later ones are not kept");
+            let source = self.source_name(&origin).to_owned();
+            let (line, column) = (origin.line, origin.column);
+            self.problems.push(Problem { severity: Severity::Warning, source, line, column, message, hint: None });
+        }
     }
 
     pub(super) fn lookup(&self, name: &str) -> Lookup {

@@ -246,7 +246,7 @@ impl<'a> Reader<'a, '_> {
     fn forget(&mut self, names: &[Token<'a>]) {
         for name in names {
             let origin = self.origin(name.spot, name.end());
-            self.settings.unevaluated.insert(name.text.into(), origin);
+            self.settings.unevaluated.insert(name.text, origin);
             self.sites.remove(name.text);
         }
     }
@@ -323,7 +323,7 @@ impl<'a> Reader<'a, '_> {
         if self.tracks {
             let in_place = alone && !self.lexer.text[op.spot.offset..self.last_end].contains(['\n', '\r']);
             let site = Site { op_start: op.spot.offset, value_end: self.last_end, in_place, is_read_later: false };
-            self.sites.insert(key.into(), site);
+            self.sites.insert(key, site);
         }
         match value {
             Ok(value) => {
@@ -334,7 +334,7 @@ impl<'a> Reader<'a, '_> {
             }
             Err(why) => {
                 self.not_evaluated(key, why);
-                self.settings.unevaluated.insert(key.into(), origin);
+                self.settings.unevaluated.insert(key, origin);
             }
         }
     }

@@ -56,7 +56,7 @@ mod tests {
         let session = Session { text: "n_layer = 6\nout_dir = 'a b'\nwandb_log = True\n".into(), ..Session::default() };
         let answer = Answer::of(&session);
         let again = from_pasted_text("pasted", &command_line(&answer, &session.options)).read();
-        for (key, setting) in &answer.resolved.settings.values {
+        for (key, setting) in answer.resolved.settings.values.iter() {
             assert_eq!(again.value(key).as_ref(), Some(&setting.value), "{key}");
         }
     }
