@@ -53,7 +53,7 @@ pub fn DiagnosePage() -> impl IntoView {
                     on:input:target=move |event| pasted.set(event.target().value())></textarea>
                 <label for="config">{text::PASTE_CONFIG}</label>
                 <textarea class="input diagnose__text" id="config" data-testid="config" rows="6" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" wrap="off" placeholder=text::PASTE_CONFIG_PLACEHOLDER
+                    autocomplete="off" autocapitalize="off" placeholder=text::PASTE_CONFIG_PLACEHOLDER
                     prop:value=words(move || config.get())
                     on:input:target=move |event| config.set(event.target().value())></textarea>
             </section>
