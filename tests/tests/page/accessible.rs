@@ -26,7 +26,7 @@ struct Node {
 }
 
 /// What axe-core finds serious or critical, in words.
-async fn violations(page: &Page) -> Vec<String> {
+pub async fn violations(page: &Page) -> Vec<String> {
     // Nothing is fetched: stylesheets are the page's own.
     let found =
         page.promise("(await axe.run(document, { resultTypes: ['violations'], preload: false })).violations").await;

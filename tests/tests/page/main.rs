@@ -8,6 +8,7 @@
 mod accessible;
 mod bench;
 mod browser;
+mod diagnose;
 mod journey;
 mod keyboard;
 mod layout;
