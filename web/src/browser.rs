@@ -3,10 +3,10 @@
 //! Every call can fail in some browser (storage that is blocked, a page that is not secure); none of that is more than
 //! a missing convenience, so failures come back as `None` or `false` and never as an error page.
 
-use leptos::prelude::{document, window};
+use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
+use web_sys::{DragEvent, Element, HtmlDocument, HtmlElement, HtmlTextAreaElement, Storage};
 
 /// The fragment of the address, with its `#`.
 pub fn fragment() -> String {
@@ -31,11 +31,18 @@ pub fn address_with(fragment: &str) -> String {
 
 /// Calls back whenever another link is opened in this window.
 pub fn on_fragment_change(callback: impl FnMut() + 'static) {
-    let closure = Closure::<dyn FnMut()>::new(callback);
-    if window().add_event_listener_with_callback("hashchange", closure.as_ref().unchecked_ref()).is_ok() {
-        // The listener lives as long as the page.
-        closure.forget();
-    }
+    listen("hashchange", &Closure::<dyn FnMut()>::new(callback).into_js_value());
+}
+
+/// Calls back for something dragged, wherever on the page it is.
+pub fn on_drag(event: &str, callback: impl FnMut(DragEvent) + 'static) {
+    listen(event, &Closure::<dyn FnMut(DragEvent)>::new(callback).into_js_value());
+}
+
+/// For as long as the page lives.
+fn listen(event: &str, callback: &JsValue) {
+    let done = window().add_event_listener_with_callback(event, callback.unchecked_ref());
+    debug_assert!(done.is_ok(), "a window takes listeners");
 }
 
 fn local_storage() -> Option<Storage> {
@@ -120,6 +127,26 @@ pub async fn file_text(file: web_sys::File, bytes_max: f64) -> Option<String> {
 /// Whether a person is in that element.
 pub fn has_focus(element: &Element) -> bool {
     document().active_element().is_some_and(|active| active == *element)
+}
+
+/// Moves the focus to an element.
+pub fn focus(id: &str) {
+    let element = document().get_element_by_id(id);
+    if let Some(element) = element.and_then(|element| element.dyn_into::<HtmlElement>().ok()) {
+        let _ = element.focus();
+    }
+}
+
+/// Scrolls a box so that the first element of a selector in it is in its middle, once that is drawn. Nothing else moves.
+pub fn scroll_within(outer: Element, selector: String) {
+    request_animation_frame(move || {
+        if let Ok(Some(inner)) = outer.query_selector(&selector) {
+            let (around, at) = (outer.get_bounding_client_rect(), inner.get_bounding_client_rect());
+            let down = at.top() - around.top() - (around.height() - at.height()) / 2.0;
+            #[expect(clippy::cast_possible_truncation, reason = "a scroll position in pixels")]
+            outer.set_scroll_top(outer.scroll_top() + down as i32);
+        }
+    });
 }
 
 /// Brings a part of a text area into view, selected.

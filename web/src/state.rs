@@ -8,6 +8,7 @@ pub mod command;
 pub mod course;
 pub mod diagnosis;
 pub mod edit;
+pub mod entry;
 pub mod fields;
 pub mod fixes;
 pub mod format;

@@ -70,8 +70,24 @@ pub const PROCESSES_HINT: &str = "torchrun's processes in all; each has its own 
 pub const CONTEXT: &str = "CUDA context, MiB";
 pub const CONTEXT_HINT: &str = "What the process holds outside PyTorch; empty takes the estimate for the card";
 
+// What fields take.
+pub const A_COUNT: &str = "a whole number, 1 or more";
+pub const A_COUNT_OR_NONE: &str = "a whole number, 0 or more";
+pub const A_SHARE: &str = "a number from 0 to 1";
+pub const A_SIZE_IN_GIB: &str = "a size such as 1.97, 800MiB or 2GB";
+pub const A_SIZE_IN_MIB: &str = "a size such as 480 or 0.5GiB";
+pub const A_VERSION: &str = "a version such as 2.11";
+
+/// What a field says of a text that it does not take.
+pub fn not_taken(expected: &str, kept: &str) -> String {
+    if kept.is_empty() { format!("Not {expected}") } else { format!("Not {expected}; the plan keeps {kept}") }
+}
+
 // What was read.
-pub const READS_DEFAULTS: &str = "Empty: train.py's own defaults.";
+pub const READS_DEFAULTS: &str = "Nothing is set: train.py's own defaults.";
+pub const FOREIGN: &str = "Nothing of nanoGPT was found in this text; this is the plan of train.py's own defaults.";
+pub const FOREIGN_OUT_OF_MEMORY: &str =
+    "This is a message of a run out of memory, not its config; the plan is of train.py's own defaults.";
 pub const DISMISS: &str = "Dismiss";
 
 /// What a text was taken for.
@@ -99,6 +115,14 @@ pub fn link_left_out(parts: &[String], later: Option<u32>) -> String {
 pub const NO_PLAN: &str = "No plan yet";
 pub const NO_PLAN_DETAIL: &str = "The run as it stands cannot be planned.";
 pub const STALE: &str = "The last plan, until what is named beside the config is mended.";
+pub const NOTHING_TO_DRAW: &str = "Nothing to draw until what is named above and beside the config is mended.";
+pub const NOTHING_READ: &str = "Nothing of nanoGPT in this text";
+pub const OUT_OF_MEMORY_READ: &str = "A message, not a config";
+
+/// The detail where the plan is not of the text.
+pub fn nothing_read_detail(headline: &str) -> String {
+    format!("This is the plan of train.py's own defaults instead. {headline}.")
+}
 
 pub fn fits(left: &str) -> String {
     format!("Fits: {left} left")
@@ -108,20 +132,23 @@ pub fn fits_narrowly(left: &str) -> String {
     format!("Fits narrowly: {left} left")
 }
 
-pub fn does_not_fit(phase: Phase, short: &str) -> String {
-    format!("Does not fit: fails {}, {short} short", phase_in(phase))
+/// What the whole run lacks; where it fails, it may lack less.
+pub fn does_not_fit(short: &str) -> String {
+    format!("Does not fit: {short} short")
 }
 
-pub fn fits_detail(phase: Phase, card: &str) -> String {
-    format!("The peak is {} on {card}.", phase_in(phase))
+pub fn fits_detail(phase: Phase, card: &str, low: &str, high: &str) -> String {
+    let peak = format!("The peak is {} on {card}", phase_in(phase));
+    if low == high { format!("{peak}.") } else { format!("{peak}; the estimate leaves {low} to {high}.") }
 }
 
 pub fn narrow_detail(low: &str, high: &str) -> String {
     format!("The estimate leaves between {low} and {high}: close the browser before you start.")
 }
 
-pub fn fails_detail(tensor: &str, shape: &str, dtype: &str, asked: &str, allocated: &str) -> String {
-    format!("on {tensor} {shape} {dtype}: {asked} more with {allocated} allocated")
+/// Where it fails.
+pub fn fails_detail(phase: Phase, tensor: &str, asked: &str, allocated: &str) -> String {
+    format!("Fails {} on {tensor}: {asked} more with {allocated} allocated", phase_in(phase))
 }
 
 pub const FIGURE_ALLOCATED: &str = "max allocated";
@@ -147,6 +174,7 @@ pub const NOT_COPIED: &str = "Not copied";
 pub const PYTORCH_SAYS: &str = "PyTorch will say";
 
 // The fixes.
+pub const NO_FIXES: &str = "Changes are named here once there is a plan.";
 pub const FIXES: &str = "What to change, least harm first";
 pub const ROOM: &str = "Room to grow";
 pub const NO_ROOM_FOR_MORE: &str = "It fits, and no larger batch_size would.";
@@ -308,6 +336,23 @@ pub const fn phase_short(phase: Phase) -> &'static str {
         Phase::FirstBackward | Phase::SteadyBackward => "backward",
         Phase::FirstOptimizer | Phase::SteadyOptimizer => "step",
         Phase::Rest => "rest",
+    }
+}
+
+/// The same where there is little room; empty where it has no shorter name.
+pub fn tick_short(label: &str) -> &'static str {
+    match label {
+        "forward" => "fwd",
+        "backward" => "bwd",
+        "batch 1" => "1st",
+        "last one" => "last",
+        "iter 0" => "it 0",
+        "iter 1" => "it 1",
+        "later iterations" => "later",
+        "step" => "step",
+        "init" => "init",
+        _ if label.starts_with("estimate") => "eval",
+        _ => "",
     }
 }
 

@@ -1,13 +1,12 @@
 //! The card and what else is on it.
 
-use headroom_shared::{decimal, units::GIB};
 use leptos::{html::Input, prelude::*};
 use web_sys::KeyboardEvent;
 
 use super::dynamic::{flag, part, some_words, words};
 use super::field::{TextField, follow};
 use crate::{
-    state::{budget::Budget, card, format},
+    state::{budget::Budget, card, entry, format},
     text,
 };
 
@@ -18,20 +17,16 @@ pub fn CardPicker(
     budget: Budget,
 ) -> impl IntoView {
     let others = Memo::new(move |_| budget.session.with(|s| format::gib_field(s.options.other_processes_bytes)));
-    let set_others = move |typed: String| {
-        let typed = typed.trim();
-        let gib = if typed.is_empty() { 0.0 } else { decimal::parse(typed).unwrap_or(-1.0) };
-        // A card has no more than this; beyond it a field is half typed.
-        if (0.0..=1024.0).contains(&gib) {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was just checked")]
-            let bytes = (gib * GIB as f64).round() as u64;
-            budget.session.update(|session| session.options.other_processes_bytes = bytes);
-        }
+    let take_others = move |typed: String| {
+        let bytes = if typed.trim().is_empty() { Some(0) } else { entry::size(&typed, "GiB") };
+        let Some(bytes) = bytes else { return Some(text::A_SIZE_IN_GIB) };
+        budget.session.update(|session| session.options.other_processes_bytes = bytes);
+        None
     };
     view! {
         <div class="card">
             <GpuField budget />
-            <TextField id="other-processes" label=text::OTHERS hint=text::OTHERS_HINT value=others on_input=set_others />
+            <TextField id="other-processes" label=text::OTHERS hint=text::OTHERS_HINT value=others take=take_others />
         </div>
     }
 }

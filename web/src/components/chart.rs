@@ -12,7 +12,7 @@ use crate::{
     state::{
         answer::Answer,
         budget::Budget,
-        chart::{Chart, HEIGHT, N_BANDS, Tick, share_of},
+        chart::{Chart, HATCHES, HEIGHT, N_BANDS, Tick, hatch, share_of},
         course::phase_at,
         format,
     },
@@ -42,7 +42,14 @@ pub fn ChartView(
     let chart = budget.ask(|answer| answer.drawn().map(Chart::of));
     view! {
         <section class="chart" class:stale=flag(move || stale.get()) aria-labelledby="chart-title">
-            <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
+            <div class="chart__head">
+                <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
+                <ul class="chart__marks">
+                    {text::CERTAINTIES.map(|(certainty, meaning)| view! {
+                        <li title=meaning><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
+                    }).collect_view()}
+                </ul>
+            </div>
             <div class="chart__frame">
                 <Levels chart />
                 <Plot budget chart />
@@ -99,9 +106,9 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
     let stale = budget.is_stale();
     let cursor = move || column.get().map_or_else(|| "0".to_owned(), |column| percent(share_of(column, n_columns())));
     // The failure has a line and words of its own.
-    let at_failure = move || {
+    let is_quiet = move || {
         let follows = budget.pointed.get().is_none() && budget.pinned.get().is_none();
-        follows && chart.with(|chart| chart.as_ref().is_some_and(|chart| chart.failure_x.is_some()))
+        chart.with(|chart| chart.as_ref().is_none_or(|chart| follows && chart.failure.is_some()))
     };
     let is_right = move || column.get().unwrap_or(0) * 2 > n_columns();
     view! {
@@ -112,16 +119,15 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
             on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
             <Drawing chart />
             <Words budget chart />
-            <Show when=move || stale.get()>
-                <p class="chart__none"><span>{text::STALE}</span></p>
-            </Show>
-            <Show when=move || chart.with(Option::is_some)>
-                <div class="chart__cursor" class:chart__cursor--quiet=flag(at_failure) style:left=cursor>
-                    <span class="chart__moment" class:chart__moment--left=flag(is_right)>
-                        {words(move || moment.get())}
-                    </span>
-                </div>
-            </Show>
+            {part(move || stale.get().then(|| {
+                let sentence = if chart.with(Option::is_some) { text::STALE } else { text::NOTHING_TO_DRAW };
+                view! { <p class="chart__none"><span>{sentence}</span></p> }
+            }))}
+            <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) style:left=words(cursor)>
+                <span class="chart__moment" class:chart__moment--left=flag(is_right)>
+                    {words(move || moment.get())}
+                </span>
+            </div>
         </div>
     }
 }
@@ -138,7 +144,8 @@ fn moment_text(answer: &Answer, column: Option<usize>) -> Option<String> {
     let planned = answer.drawn()?;
     let column = column?;
     let live: u64 = planned.timeline.points.get(column)?.live_bytes.iter().sum();
-    Some(format!("{}: {}", text::phase(phase_at(&planned.timeline, column)?), format::size(live)))
+    let phase = text::phase(phase_at(&planned.timeline, column)?);
+    Some(format!("{phase}: {} {}", format::size(live), format::mark(planned.plan.basis.allocated)))
 }
 
 /// Where a key moves to: a column, a phase, an end.
@@ -167,7 +174,8 @@ fn Drawing(chart: Shown) -> impl IntoView {
     let capacity = move || chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y)));
     let levels =
         move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
-    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x));
+    let hatches = move |index: usize| chart.with(|chart| chart.as_ref().map(|chart| chart.hatches[index].clone()));
+    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| Some(chart.failure?.x)));
     view! {
         <svg class="chart__drawing" viewBox=words(view_box) preserveAspectRatio="none" aria-hidden="true">
             <g class="chart__grid">
@@ -180,6 +188,9 @@ fn Drawing(chart: Shown) -> impl IntoView {
                     <path class=format!("band-{band}") d=some_words(move || path(band)) />
                 }).collect_view()}
             </g>
+            {(0..HATCHES.len()).map(|index| view! {
+                <path class="chart__hatch" d=some_words(move || hatches(index)) />
+            }).collect_view()}
             <path class="chart__reserved" d=some_words(move || chart.with(|chart| chart.as_ref().map(|chart| chart.reserved.clone()))) />
             {part(move || failure().map(|x| {
                 let start = x * n_columns();
@@ -200,17 +211,20 @@ fn Words(budget: Budget, chart: Shown) -> impl IntoView {
     let card = budget.ask(|answer| answer.drawn().map(|drawn| format::size(drawn.plan.request.device.total_bytes)));
     let card = move || card.get();
     let labels = move || chart.with(|chart| chart.as_ref().map(|chart| chart.labels.clone()));
-    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure_x));
+    let failure = move || chart.with(|chart| chart.as_ref().and_then(|chart| chart.failure));
     let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "0".to_owned(), |c| percent(c.capacity_y)));
     view! {
         <div class="chart__words" aria-hidden="true">
             {part(move || labels().map(|labels| labels.into_iter().map(|label| view! {
                 <span class="chart__label"
-                    style:left=percent(label.x) style:top=percent(label.y)>{band_name(label.band)}</span>
+                    style:left=percent(label.x) style:width=percent(label.width) style:top=percent(label.y)>
+                    <span>{band_name(label.band)}</span>
+                </span>
             }).collect_view()))}
             <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {some_words(card)}</span>
-            {part(move || failure().map(|x| view! {
-                <span class="chart__fails" class:chart__fails--left={x > 0.6} style:left=percent(x)>
+            {part(move || failure().map(|failure| view! {
+                <span class="chart__fails" class:chart__fails--left=failure.is_left
+                    style:left=percent(failure.x) style:top=percent(failure.top)>
                     <strong>"✕ "{text::FAILS_HERE}</strong>
                     <span class="chart__unreached">{text::NOT_REACHED}</span>
                 </span>
@@ -235,9 +249,15 @@ fn Axis(chart: Shown) -> impl IntoView {
 fn tick(tick: &Tick) -> impl IntoView + use<> {
     view! {
         <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
-            <span>{tick.label}</span>
+            <span data-short=text::tick_short(tick.label)>{tick.label}</span>
         </span>
     }
+}
+
+/// The strokes of a band's swatch.
+fn legend_hatch(band: usize) -> String {
+    let found = HATCHES.into_iter().find(|(hatched, _)| *hatched == band);
+    found.map_or_else(String::new, |(_, apart)| hatch(10, apart, |_| [0, HEIGHT]))
 }
 
 #[component]
@@ -248,8 +268,9 @@ fn Legend(budget: Budget) -> impl IntoView {
             <ul class="legend__bands">
                 {(2..N_BANDS).chain(0..2).map(|band| view! {
                     <li class="legend__band" class:legend__band--off=flag(move || band == 0 && !others.get())>
-                        <svg class="legend__colour" viewBox="0 0 1 1" aria-hidden="true">
-                            <rect class=format!("band-{band}") width="1" height="1" />
+                        <svg class="legend__colour" viewBox="0 0 10 1000" preserveAspectRatio="none" aria-hidden="true">
+                            <rect class=format!("band-{band}") width="10" height="1000" />
+                            <path class="chart__hatch" d=legend_hatch(band) />
                         </svg>
                         {band_name(band)}
                     </li>
@@ -260,11 +281,6 @@ fn Legend(budget: Budget) -> impl IntoView {
                     </svg>
                     {text::RESERVED_LINE}
                 </li>
-            </ul>
-            <ul class="legend__marks">
-                {text::CERTAINTIES.map(|(certainty, meaning)| view! {
-                    <li title=meaning><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
-                }).collect_view()}
             </ul>
         </div>
     }

@@ -28,18 +28,31 @@ pub fn ConfigInput(
             }
         });
     };
-    let over = move |event: DragEvent| {
-        event.prevent_default();
-        dragging.set(true);
-    };
-    let dropped = move |event: DragEvent| {
-        event.prevent_default();
+    // A file may fall anywhere on the page: else the browser would leave it for the file. Text that is dragged is the
+    // browser's own.
+    browser::on_drag("dragover", move |event: DragEvent| {
+        let files = event.data_transfer().map(|data| data.types().includes(&"Files".into(), 0));
+        if files == Some(true) {
+            event.prevent_default();
+            dragging.set(true);
+        }
+    });
+    browser::on_drag("dragleave", move |event: DragEvent| {
+        // Into no other element: out of the window.
+        if event.related_target().is_none() {
+            dragging.set(false);
+        }
+    });
+    browser::on_drag("drop", move |event: DragEvent| {
         dragging.set(false);
-        open(event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0)));
-    };
+        let file = event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0));
+        if file.is_some() {
+            event.prevent_default();
+            open(file);
+        }
+    });
     view! {
-        <div class="config" class:config--dragging=flag(move || dragging.get())
-            on:dragover=over on:dragleave=move |_| dragging.set(false) on:drop=dropped>
+        <div class="config" class:config--dragging=flag(move || dragging.get())>
             <div class="config__head">
                 <label class="config__label" for="config">{text::CONFIG}</label>
                 <StartFrom budget />

@@ -2,8 +2,8 @@
 
 use leptos::{html::Input, prelude::*};
 
-use super::dynamic::{flag, words};
-use crate::browser;
+use super::dynamic::{flag, some_words, words};
+use crate::{browser, state::entry::Fault, text};
 
 /// Keeps an input's text equal to `value`, except while someone types in it; gives what to call when it is left.
 pub fn follow(input: NodeRef<Input>, value: Signal<String>) -> impl Fn() + Copy + 'static {
@@ -20,6 +20,65 @@ pub fn follow(input: NodeRef<Input>, value: Signal<String>) -> impl Fn() + Copy 
         if let Some(input) = input.get_untracked() {
             input.set_value(&value.get_untracked());
         }
+    }
+}
+
+/// An input that takes what it understands. Else it says what it would take, and what was typed stays in it until it is
+/// mended or the value changes elsewhere.
+#[component]
+pub fn Entry(
+    /// The input's id, and the test's.
+    id: &'static str,
+    /// The input's type: `text` or `number`.
+    kind: &'static str,
+    /// The least that the arrow keys of a number reach.
+    #[prop(optional)]
+    min: String,
+    /// What stands in it while nobody types.
+    #[prop(into)]
+    value: Signal<String>,
+    /// Shown where it is empty.
+    #[prop(into, default = Signal::stored(String::new()))]
+    placeholder: Signal<String>,
+    /// Whether it does anything now.
+    #[prop(into, default = Signal::stored(true))]
+    enabled: Signal<bool>,
+    /// Called with each edit.
+    take: Callback<String, Fault>,
+) -> impl IntoView {
+    let input = NodeRef::<Input>::new();
+    let fault = RwSignal::new(Fault::None);
+    let leave = follow(input, value);
+    Effect::new(move |_| {
+        value.track();
+        fault.set(None);
+    });
+    let said = move || fault.get().map(|expected| text::not_taken(expected, &value.get()));
+    let fault_id = format!("{id}-fault");
+    let described_by = fault_id.clone();
+    view! {
+        <span class="entry">
+            <input class="input entry__input" type=kind inputmode="decimal" autocomplete="off" spellcheck="false"
+                id=id data-testid=id min=min step="any" node_ref=input placeholder=words(move || placeholder.get())
+                title=some_words(said) aria-invalid=some_words(move || fault.get().map(|_| "true".to_owned()))
+                aria-describedby=some_words(move || fault.get().map(|_| described_by.clone()))
+                prop:disabled=flag(move || !enabled.get())
+                on:input:target=move |event| {
+                    let typed = event.target().value();
+                    let found = take.run(typed.clone());
+                    // Emptied is on the way to something else, until the field is left.
+                    fault.set(found.filter(|_| !typed.is_empty()));
+                }
+                on:blur:target=move |event| {
+                    if fault.get_untracked().is_none() && event.target().value().is_empty() {
+                        fault.set(take.run(String::new()));
+                    }
+                    if fault.get_untracked().is_none() {
+                        leave();
+                    }
+                } />
+            <span class="entry__fault" id=fault_id aria-live="polite">{some_words(said)}</span>
+        </span>
     }
 }
 
@@ -40,17 +99,12 @@ pub fn TextField(
     placeholder: Signal<String>,
     /// Called with each edit.
     #[prop(into)]
-    on_input: Callback<String>,
+    take: Callback<String, Fault>,
 ) -> impl IntoView {
-    let input = NodeRef::<Input>::new();
-    let leave = follow(input, value);
     view! {
         <div class="field" title=hint>
             <label class="field__label" for=id>{label}</label>
-            <input class="input field__input" type="text" inputmode="decimal" autocomplete="off" spellcheck="false"
-                id=id data-testid=id node_ref=input placeholder=words(move || placeholder.get())
-                on:input:target=move |event| on_input.run(event.target().value())
-                on:blur=move |_| leave() />
+            <Entry id kind="text" value placeholder take />
         </div>
     }
 }

@@ -7,6 +7,7 @@ use leptos::prelude::*;
 
 use super::dynamic::{flag, part, words};
 use crate::{
+    browser,
     state::{
         budget::Budget,
         fixes::{Row, SharedRows, applied, rows},
@@ -27,30 +28,43 @@ pub fn Fixes(
     let shown = RwSignal::new(SharedRows::None);
     let stale = RwSignal::new(true);
     keep_advice(budget, shown, stale);
-    let before = RwSignal::new(None::<Session>);
+    // What was before the last press, and what it made of it.
+    let made = RwSignal::new(None::<[Session; 2]>);
     let apply = move |changes: Vec<Change>| {
         let card =
             budget.answer.with_untracked(|answer| answer.0.plan().map(|plan| plan.request.device.name.to_string()));
+        // Of an earlier plan: what it would come to now, nobody looked at.
+        let Some(card) = card else { return };
         let session = budget.session.get_untracked();
-        let after = applied(&session, &changes, &text::fix_why(&card.unwrap_or_default()));
-        before.set(Some(session));
+        let after = applied(&session, &changes, &text::fix_why(&card));
+        made.set(Some([session, after.clone()]));
         budget.pinned.set(None);
         budget.session.set(after);
+        // The button goes with its row; a keyboard goes on from the list.
+        browser::focus("fixes");
     };
+    // An edit since then would be lost.
+    let can_undo = Memo::new(move |_| {
+        made.with(|made| made.as_ref().is_some_and(|[_, after]| budget.session.with(|session| session == after)))
+    });
     let undo = move || {
-        before.get().map(|session| {
+        can_undo.get().then(|| {
             view! {
                 <button type="button" class="button button--quiet" id="undo-fix" data-testid="undo-fix" on:click=move |_| {
-                    before.set(None);
-                    budget.session.set(session.clone());
+                    if let Some([before, _]) = made.get_untracked() {
+                        budget.session.set(before);
+                        browser::focus("fixes");
+                    }
                 }>{text::UNDO}</button>
             }
         })
     };
-    let title = move || match shown.with(|rows| rows.as_ref().is_some_and(|rows| !rows.fixes.is_empty())) {
+    let title = move || match shown.with(|rows| rows.as_ref().is_none_or(|rows| !rows.fixes.is_empty())) {
         true => text::FIXES,
         false => text::ROOM,
     };
+    let never = budget.ask(|answer| answer.drawn().is_none());
+    let none = move || never.get().then(|| view! { <p class="fixes__lead">{text::NO_FIXES}</p> });
     let list = move || {
         shown.get().map(|rows| {
             let larger = rows.larger.map(|larger| {
@@ -71,6 +85,7 @@ pub fn Fixes(
         <section class="fixes" class:stale=flag(move || stale.get()) aria-labelledby="fixes-title">
             <h2 class="panel-title"><span id="fixes-title">{words(move || title().to_owned())}</span> {part(undo)}</h2>
             <div class="fixes__scroll" id="fixes" data-testid="fixes" tabindex="0" role="group" aria-labelledby="fixes-title">
+                {part(none)}
                 {part(list)}
             </div>
         </section>
@@ -99,7 +114,7 @@ fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool
 
 fn row(fix: Row, apply: Callback<Vec<Change>>) -> AnyView {
     let changes = fix.changes;
-    let label = format!("{} {}", text::APPLY, fix.settings);
+    let label = format!("{} {}", text::APPLY, fix.settings.replace('\n', ", "));
     view! {
         <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
             <code class="fixes__settings">{fix.settings}</code>

@@ -4,13 +4,14 @@ use headroom_shared::{
     decimal,
     nanogpt::{Value, defaults},
 };
-use leptos::{html::Input, prelude::*};
+use leptos::prelude::*;
 
 use super::dynamic::{flag, words};
-use super::field::{Choice, Toggle, follow};
+use super::field::{Choice, Entry, Toggle};
 use crate::{
     state::{
         budget::Budget,
+        entry,
         fields::{NUMBERS, NumberKey, next_head_count, next_width},
         presets::{MODELS, Model},
     },
@@ -96,19 +97,13 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
     let shown = budget.ask(move |answer| answer.number_text(key));
     let value = Memo::new(move |_| shown.with(|shown| decimal::parse(shown).unwrap_or(min)));
     let enabled = budget.ask(move |answer| !(is_shape && answer.shape_is_loaded()));
-    let field = NodeRef::<Input>::new();
-    let leave = follow(field, shown.into());
-    let set = move |typed: &str| {
-        let value = if is_real {
-            decimal::parse(typed).filter(|value| value.is_finite()).map(Value::Float)
-        } else {
-            typed.parse().ok().map(Value::Int)
-        };
-        // Half a number is no number yet; the text stays as it was.
-        if let Some(value) = value {
-            budget.session.update(|session| session.set_keys(&[(key, value)]));
-        }
-    };
+    let take = Callback::new(move |typed: String| {
+        let value =
+            if is_real { entry::share(&typed).map(Value::Float) } else { entry::count(&typed, 1).map(Value::Int) };
+        let Some(value) = value else { return Some(if is_real { text::A_SHARE } else { text::A_COUNT }) };
+        budget.session.update(|session| session.set_keys(&[(key, value)]));
+        None
+    });
     let slide = move |moved: String| {
         let count = |key: &str| budget.answer.with_untracked(|answer| answer.0.count(key).unwrap_or(1));
         let moved = match (key, moved.parse::<u64>()) {
@@ -116,7 +111,7 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
             ("n_embd", Ok(wanted)) => next_width(count("n_head"), wanted).to_string(),
             _ => moved,
         };
-        set(&moved);
+        take.run(moved);
     };
     let range_id = format!("{key}-range");
     view! {
@@ -129,10 +124,7 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
                 max=words(move || decimal::shortest(value.get().max(max)))
                 prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| slide(event.target().value()) />
-            <input class="input number__field" type="number" inputmode="decimal" id=key data-testid=key
-                min=decimal::shortest(min) step="any" node_ref=field prop:disabled=flag(move || !enabled.get())
-                on:input:target=move |event| set(&event.target().value())
-                on:blur=move |_| leave() />
+            <Entry id=key kind="number" min=decimal::shortest(min) value=shown enabled take />
         </div>
     }
 }

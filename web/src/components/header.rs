@@ -59,10 +59,6 @@ pub fn Header(
 
 /// Moves the focus without touching the fragment, which holds the session.
 fn skip(event: &leptos::ev::MouseEvent) {
-    use wasm_bindgen::JsCast;
     event.prevent_default();
-    let answer = document().get_element_by_id("answer");
-    if let Some(answer) = answer.and_then(|answer| answer.dyn_into::<web_sys::HtmlElement>().ok()) {
-        let _ = answer.focus();
-    }
+    browser::focus("answer");
 }

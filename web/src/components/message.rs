@@ -1,4 +1,4 @@
-//! The message that PyTorch will print, word for word.
+//! The message that PyTorch will print, word for word: a line that opens to the whole.
 
 use leptos::prelude::*;
 
@@ -17,15 +17,19 @@ pub fn Message(
     part(move || {
         fails.get().then(|| {
             view! {
-                <figure class="message">
-                    <figcaption class="message__head">
-                        <span>{text::PYTORCH_SAYS}</span>
-                        <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move |()| message.get() />
-                    </figcaption>
-                    <p class="message__text" id="oom-message" data-testid="oom-message" tabindex="0">
-                        {some_words(move || message.get())}
-                    </p>
-                </figure>
+                <section class="message" aria-label=text::PYTORCH_SAYS>
+                    <details class="message__whole">
+                        <summary class="message__head">
+                            <strong>{text::PYTORCH_SAYS}</strong>
+                            " "
+                            <span class="message__start" aria-hidden="true">{some_words(move || message.get())}</span>
+                        </summary>
+                        <p class="message__text" id="oom-message" data-testid="oom-message" tabindex="0">
+                            {some_words(move || message.get())}
+                        </p>
+                    </details>
+                    <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move |()| message.get() />
+                </section>
             }
         })
     })

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use super::dynamic::part;
 use super::field::{Choice, TextField, Toggle};
 use crate::{
-    state::{answer::Answer, budget::Budget, format},
+    state::{answer::Answer, budget::Budget, entry, format},
     text,
 };
 
@@ -128,17 +128,25 @@ fn Surroundings(budget: Budget) -> impl IntoView {
             on_change=move |on| change(budget, |o| o.expandable_segments = on) />
         <TextField id="world_size" label=text::PROCESSES hint=text::PROCESSES_HINT
             value=option(budget, |o| o.world_size.to_string())
-            on_input=move |typed: String| {
-                if let Ok(n) = typed.trim().parse() {
-                    change(budget, |o| o.world_size = n);
-                }
+            take=move |typed: String| {
+                let Some(n) = entry::count(&typed, 1) else { return Some(text::A_COUNT) };
+                change(budget, |o| o.world_size = n.unsigned_abs());
+                None
             } />
         <TextField id="torch" label=text::TORCH hint=text::TORCH_HINT value=option(budget, |o| o.torch.clone())
-            on_input=move |typed: String| change(budget, |o| typed.trim().clone_into(&mut o.torch)) />
+            take=move |typed: String| {
+                let Some(torch) = entry::torch(&typed) else { return Some(text::A_VERSION) };
+                change(budget, |o| o.torch = torch);
+                None
+            } />
         <TextField id="context" label=text::CONTEXT hint=text::CONTEXT_HINT value=context placeholder=estimate
-            on_input=move |typed: String| {
-                let mib = typed.trim().parse::<u64>().ok();
-                change(budget, |o| o.context_bytes = mib.and_then(|mib| mib.checked_mul(MIB)));
+            take=move |typed: String| {
+                let bytes = entry::size(&typed, "MiB");
+                if bytes.is_none() && !typed.trim().is_empty() {
+                    return Some(text::A_SIZE_IN_MIB);
+                }
+                change(budget, |o| o.context_bytes = bytes);
+                None
             } />
     }
 }
@@ -153,12 +161,17 @@ fn CountKey(budget: Budget, key: &'static str) -> impl IntoView {
         "eval_batch_size" => answer.number_text("batch_size"),
         _ => String::new(),
     });
+    // train.py divides by the interval; no batch of evaluation is a run without one.
+    let (min, expected) = if key == "eval_iters" { (0, text::A_COUNT_OR_NONE) } else { (1, text::A_COUNT) };
     view! {
         <TextField id=key label=key hint value placeholder
-            on_input=move |typed: String| {
-                if let Ok(n) = typed.trim().parse() {
-                    budget.session.update(|session| session.set_keys(&[(key, Value::Int(n))]));
-                }
+            take=move |typed: String| {
+                let Some(n) = entry::count(&typed, min) else {
+                    let is_unset = typed.trim().is_empty() && value.with_untracked(String::is_empty);
+                    return (!is_unset).then_some(expected);
+                };
+                budget.session.update(|session| session.set_keys(&[(key, Value::Int(n))]));
+                None
             } />
     }
 }

@@ -1,11 +1,12 @@
 //! The table of phases.
 
 use headroom_shared::{memory::program::Phase, plan::basis::Certainty};
-use leptos::prelude::*;
+use leptos::{html::Div, prelude::*};
 
 use super::dynamic::{flag, part, words};
 use super::verdict::Mark;
 use crate::{
+    browser,
     state::{answer::Answer, budget::Budget, format},
     text,
 };
@@ -23,6 +24,14 @@ struct Table {
     rows: Vec<Row>,
     certainty: [Certainty; 2],
     fits: bool,
+}
+
+impl Table {
+    /// The phase to look at: where it fails, else where the peak is.
+    fn marked(&self) -> Option<Phase> {
+        let found = self.rows.iter().find(|row| row.fails).or_else(|| self.rows.iter().find(|row| row.is_peak));
+        found.map(|row| row.phase)
+    }
 }
 
 fn table(answer: &Answer) -> Option<Table> {
@@ -44,6 +53,13 @@ pub fn PhaseTable(
 ) -> impl IntoView {
     let stale = budget.is_stale();
     let table = budget.ask(table);
+    let scroll = NodeRef::<Div>::new();
+    Effect::new(move |_| {
+        let marked = table.with(|table| table.as_ref().and_then(Table::marked));
+        if let (Some(marked), Some(scroll)) = (marked, scroll.get()) {
+            browser::scroll_within(scroll.into(), format!("[data-phase={}]", marked.name()));
+        }
+    });
     let title = move || match table.with(|table| table.as_ref().is_none_or(|table| table.fits)) {
         true => text::PHASES,
         false => text::PHASES_WOULD_NEED,
@@ -56,7 +72,7 @@ pub fn PhaseTable(
     view! {
         <section class="phases" class:stale=flag(move || stale.get()) aria-labelledby="phases-title">
             <h2 class="panel-title" id="phases-title">{words(move || title().to_owned())}</h2>
-            <div class="phases__scroll" tabindex="0" role="group" aria-labelledby="phases-title">
+            <div class="phases__scroll" node_ref=scroll tabindex="0" role="group" aria-labelledby="phases-title">
                 <table class="phases__table" id="phases" data-testid="phases">
                     <thead>
                         <tr>

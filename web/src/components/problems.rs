@@ -8,7 +8,11 @@ use web_sys::HtmlTextAreaElement;
 use super::dynamic::{part, words};
 use crate::{
     browser,
-    state::{answer::Answer, budget::Budget, places},
+    state::{
+        answer::{Answer, Reading},
+        budget::Budget,
+        places,
+    },
     text,
 };
 
@@ -41,10 +45,23 @@ fn lines(answer: &Answer) -> Vec<Line> {
         message: finding.message.clone(),
         hint: None,
     });
+    let foreign = match answer.reading {
+        Reading::Foreign => Some(text::FOREIGN),
+        // The place for a way to a page that reads such messages.
+        Reading::OutOfMemory => Some(text::FOREIGN_OUT_OF_MEMORY),
+        Reading::Empty | Reading::Run => None,
+    };
+    let foreign = foreign.map(|sentence| Line {
+        severity: Severity::Warning,
+        place: None,
+        key: String::new(),
+        message: sentence.to_owned(),
+        hint: None,
+    });
     let lines: Vec<Line> = problems.chain(findings).collect();
-    // The worst first, else in the order of the text.
+    // That none of it may matter before all, then the worst, else in the order of the text.
     let of = |severity: Severity| lines.iter().filter(move |line| line.severity == severity).cloned();
-    of(Severity::Error).chain(of(Severity::Warning)).chain(of(Severity::Note)).collect()
+    foreign.into_iter().chain(of(Severity::Error)).chain(of(Severity::Warning)).chain(of(Severity::Note)).collect()
 }
 
 /// The list; where there is nothing to say it tells what the text was taken for.
@@ -54,11 +71,10 @@ pub fn Problems(
     budget: Budget,
 ) -> impl IntoView {
     let shown = budget.ask(lines);
-    let read_as = budget.ask(|answer| {
-        if answer.is_empty {
-            return text::READS_DEFAULTS.to_owned();
-        }
-        text::read_as(answer.kind, answer.resolved.settings.values.len())
+    let read_as = budget.ask(|answer| match answer.reading {
+        Reading::Empty => text::READS_DEFAULTS.to_owned(),
+        Reading::Run => text::read_as(answer.kind, answer.resolved.settings.values.len()),
+        Reading::Foreign | Reading::OutOfMemory => String::new(),
     });
     let list = NodeRef::<Ul>::new();
     view! {

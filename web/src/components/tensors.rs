@@ -4,6 +4,7 @@ use headroom_shared::{decimal, gpt::tensors::Category};
 use leptos::prelude::*;
 
 use super::dynamic::{flag, part, some_words, words};
+use super::verdict::Mark;
 use crate::{
     state::{
         budget::Budget,
@@ -31,20 +32,22 @@ pub fn TensorList(
             let failure = planned.plan.failure.filter(|_| follows.get());
             let moment = failure.map_or(planned.timeline.points.get(column)?.moment, |failure| failure.moment);
             let phase = phase_at(&planned.timeline, column)?;
-            Some((phase, planned.plan.fits, live(&planned.plan, moment)))
+            Some((phase, planned.plan.basis.allocated, planned.plan.fits, live(&planned.plan, moment)))
         })
     });
     let title = move || {
         shown.with(|shown| match shown {
-            Some((_, true, _)) if follows.get() => text::LIVE_AT_PEAK.to_owned(),
-            Some((_, false, _)) if follows.get() => text::LIVE_AT_FAILURE.to_owned(),
+            Some((_, _, true, _)) if follows.get() => text::LIVE_AT_PEAK.to_owned(),
+            Some((_, _, false, _)) if follows.get() => text::LIVE_AT_FAILURE.to_owned(),
             Some((phase, ..)) => text::live_title(*phase),
             None => text::LIVE.to_owned(),
         })
     };
-    let total = move || shown.with(|shown| shown.as_ref().map(|(_, _, live)| live.total_bytes));
+    let total = move || shown.with(|shown| shown.as_ref().map(|(.., live)| live.total_bytes));
+    let mark =
+        move || shown.with(|shown| shown.as_ref().map(|(_, certainty, ..)| view! { <Mark certainty=*certainty /> }));
     let back = move || {
-        let fits = shown.with(|shown| shown.as_ref().is_none_or(|(_, fits, _)| *fits));
+        let fits = shown.with(|shown| shown.as_ref().is_none_or(|(_, _, fits, _)| *fits));
         budget.pinned.get().map(|_| {
             view! {
                 <button type="button" class="button button--quiet" on:click=move |_| budget.pinned.set(None)>
@@ -54,7 +57,7 @@ pub fn TensorList(
         })
     };
     let list = move || {
-        shown.get().map(|(_, _, live)| {
+        shown.get().map(|(.., live)| {
             let most = live.lines.first().map_or(1, |line| line.bytes);
             let more = (live.n_more > 0).then(|| {
                 view! {
@@ -69,7 +72,7 @@ pub fn TensorList(
             <h2 class="panel-title">
                 <span id="tensors-title">{words(title)}</span>
                 <span class="tensors__total" title=some_words(move || total().map(format::exact_bytes))>
-                    {some_words(move || total().map(format::size))}
+                    {some_words(move || total().map(format::size))}{part(mark)}
                 </span>
                 {part(back)}
             </h2>

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use leptos::prelude::*;
 
+use headroom_shared::plan::basis::Certainty;
+
 use super::dynamic::{part, some_words, words};
 use crate::{
     browser,
@@ -26,22 +28,22 @@ pub fn VerdictView(
     /// The page.
     budget: Budget,
 ) -> impl IntoView {
-    let verdict = budget.ask(|answer| answer.plan().map(Verdict::of));
+    let verdict = budget.ask(Verdict::of_answer);
+    let has_plan = Signal::derive(move || verdict.with(Option::is_some));
     let obstacle = budget.ask(crate::state::answer::Answer::obstacle);
     let headline = move || verdict.get().map_or_else(|| text::NO_PLAN.to_owned(), |verdict| verdict.headline);
     let detail = move || match verdict.get() {
         Some(verdict) => verdict.detail,
         None => obstacle.get().unwrap_or_else(|| text::NO_PLAN_DETAIL.to_owned()),
     };
-    let outcome = move || match verdict.with(|verdict| verdict.as_ref().map(|verdict| verdict.outcome)) {
-        Some(Outcome::Fits) => "fits".to_owned(),
-        Some(Outcome::Narrow) => "narrow".to_owned(),
-        Some(Outcome::Fails) => "fails".to_owned(),
-        None => "none".to_owned(),
+    let outcome = move || verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned());
+    let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
+    // What is left rests on the context and on what else the card holds, which nobody counts.
+    let mark = move || {
+        let is_of_a_size = verdict.with(|v| v.as_ref().is_some_and(|v| v.outcome != Outcome::Unread));
+        is_of_a_size.then(|| view! { <Mark certainty=Certainty::Estimated /> })
     };
-    let fits = move || verdict.with(|v| v.as_ref().map(|v| (v.outcome != Outcome::Fails).to_string()));
     let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
-    let has_plan = Signal::derive(move || verdict.with(Option::is_some));
     let announced = announced(headline);
     view! {
         <div class="verdict" data-outcome=words(outcome)>
@@ -49,7 +51,7 @@ pub fn VerdictView(
                 <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=some_words(fits)
                     data-headroom-bytes=some_words(headroom)>
                     <span class="verdict__sign" aria-hidden="true"></span>
-                    <span>{words(headline)}</span>
+                    <span>{words(headline)}{part(mark)}</span>
                 </h1>
                 <p class="verdict__detail" id="verdict-detail" title=words(detail)>{words(detail)}</p>
                 <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
@@ -113,7 +115,7 @@ fn value(figure: Figure) -> impl IntoView {
 #[component]
 pub fn Mark(
     /// How sure.
-    certainty: headroom_shared::plan::basis::Certainty,
+    certainty: Certainty,
 ) -> impl IntoView {
     view! {
         <span class="mark">

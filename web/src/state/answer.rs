@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headroom_shared::{
     memory::timeline::Timeline,
-    nanogpt::{PastedKind, from_pasted_text},
+    nanogpt::{PastedKind, Settings, defaults, from_pasted_text},
     plan::{Plan, plan},
     session::{Resolved, resolve_settings},
 };
@@ -16,13 +16,43 @@ use super::{
     session::{CONFIG_NAME, Session},
 };
 
+/// What is in the text, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Nothing, or comments.
+    Empty,
+    /// A run.
+    Run,
+    /// Something without a single key of nanoGPT.
+    Foreign,
+    /// The same, with words of an error for want of memory: another page's question.
+    OutOfMemory,
+}
+
+impl Reading {
+    fn of(text: &str, kind: PastedKind, settings: &Settings) -> Self {
+        let is_comment = |line: &str| matches!(line.trim_start().as_bytes(), [] | [b'#' | b'`', ..]);
+        if text.lines().all(is_comment) {
+            return Self::Empty;
+        }
+        let unevaluated = settings.unevaluated.keys().any(|key| defaults::find(key).is_some());
+        if kind != PastedKind::Config || unevaluated || !settings.values.is_empty() {
+            Self::Run
+        } else if text.to_ascii_lowercase().contains("out of memory") {
+            Self::OutOfMemory
+        } else {
+            Self::Foreign
+        }
+    }
+}
+
 /// What is shown.
 #[derive(Debug)]
 pub struct Answer {
     /// What the text was taken for.
     pub kind: PastedKind,
-    /// Whether there is any text.
-    pub is_empty: bool,
+    /// What is in it.
+    pub reading: Reading,
     /// Everything read, with problems and findings.
     pub resolved: Resolved,
     /// The plan with its timeline, or why there is none.
@@ -68,7 +98,7 @@ impl Answer {
         Self {
             last: planned.clone().ok().or_else(|| before?.last.clone()),
             kind: pasted.kind,
-            is_empty: session.text.trim().is_empty(),
+            reading: Reading::of(&session.text, pasted.kind, &resolved.settings),
             resolved,
             planned,
         }
@@ -178,6 +208,25 @@ mod tests {
         let third = Answer::after(&session("n_head = 0"), Some(&second));
         assert!(third.plan().is_none());
         assert_eq!(third.drawn().map(|planned| planned.plan.peak.live_bytes), first.plan().map(|p| p.peak.live_bytes));
+    }
+
+    #[test]
+    fn a_text_without_a_key_of_nanogpt_is_foreign() {
+        for (text, reading) in [
+            ("", Reading::Empty),
+            ("\n# only\n  # comments\n```\n", Reading::Empty),
+            ("batch_size = 4", Reading::Run),
+            ("batch_size = open('b').read()", Reading::Run),
+            ("python train.py", Reading::Run),
+            ("Overriding: batch_size = 4", Reading::Run),
+            ("mine = 3", Reading::Foreign),
+            ("<!doctype html><html><body></body></html>", Reading::Foreign),
+            ("\u{fffd}\0PNG\u{1}", Reading::Foreign),
+            ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB.", Reading::OutOfMemory),
+            ("batch_size = 4  # out of memory at 8", Reading::Run),
+        ] {
+            assert_eq!(Answer::of_text(text).reading, reading, "{text}");
+        }
     }
 
     #[test]

@@ -16,20 +16,39 @@ use crate::text;
 pub const HEIGHT: u64 = 1000;
 /// Bands, from the bottom: other programs, the context, then the categories in their fixed order.
 pub const N_BANDS: usize = 2 + Category::ALL.len();
-/// A band is labelled inside where it is at least this share of the height.
-const LABEL_HEIGHT_MIN: f64 = 0.05;
+/// A band is labelled inside where it is at least this share of the height over this share of the width.
+const LABEL_HEIGHT_MIN: f64 = 0.06;
+const LABEL_WIDTH_MIN: f64 = 0.08;
+/// Bands that are thin for most of a run are told apart by strokes across them, so many columns apart.
+pub const HATCHES: [(usize, usize); 3] = [(3, 4), (4, 10), (5, 2)];
+/// The room that the words at the failure take at most, as shares of the width and of the height.
+const WORDS_WIDTH: f64 = 0.38;
+const WORDS_HEIGHT: f64 = 0.17;
 /// Room above the highest line.
 const HEADROOM_SHARE: f64 = 1.06;
 
-/// A label at a place, both as shares of the chart from the top left.
+/// A label in the largest box that its band has room for; shares of the chart from the top left.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label {
     /// The band it names.
     pub band: usize,
-    /// From the left.
+    /// The box's left edge.
     pub x: f64,
-    /// From the top.
+    /// The box's width.
+    pub width: f64,
+    /// The box's middle.
     pub y: f64,
+}
+
+/// Where it fails, and where the words for that stand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FailureMark {
+    /// The line, as a share of the width.
+    pub x: f64,
+    /// Whether the words are to the line's left.
+    pub is_left: bool,
+    /// The words' upper edge, as a share of the height from the top.
+    pub top: f64,
 }
 
 /// A stretch of the axis.
@@ -52,6 +71,8 @@ pub struct Chart {
     pub n_columns: usize,
     /// A closed path a band, from the bottom.
     pub bands: [String; N_BANDS],
+    /// Strokes across the bands of [`HATCHES`].
+    pub hatches: [String; HATCHES.len()],
     /// The line of what PyTorch holds.
     pub reserved: String,
     /// The card's capacity, as a share of the height from the top.
@@ -64,8 +85,8 @@ pub struct Chart {
     pub stretches: Vec<Tick>,
     /// Names inside bands.
     pub labels: Vec<Label>,
-    /// Where it fails, as a share of the width.
-    pub failure_x: Option<f64>,
+    /// Where it fails.
+    pub failure: Option<FailureMark>,
 }
 
 impl Chart {
@@ -79,22 +100,29 @@ impl Chart {
         // Tops of all bands, column by column.
         let stacks: Vec<[u64; N_BANDS]> = timeline.points.iter().map(|point| stack(outside, point)).collect();
         let height = |bytes: u64| units(bytes, top);
-        let bands = std::array::from_fn(|band| {
-            let lower = |column: usize| if band == 0 { 0 } else { height(stacks[column][band - 1]) };
-            area(n, |column| height(stacks[column][band]), lower)
-        });
+        let lower = |band: usize, column: usize| if band == 0 { 0 } else { height(stacks[column][band - 1]) };
+        let bands =
+            std::array::from_fn(|band| area(n, |column| height(stacks[column][band]), |column| lower(band, column)));
+        let hatches =
+            HATCHES.map(|(band, apart)| hatch(n, apart, |column| [lower(band, column), height(stacks[column][band])]));
         let held: u64 = outside.iter().sum();
+        let reserved = |column: usize| height(held + timeline.points[column].reserved_bytes);
         let x_of = |column: usize| column as f64 / n.max(1) as f64;
+        let capacity_y = 1.0 - total as f64 / top;
         Self {
             n_columns: n,
             bands,
-            reserved: line(n, |column| height(held + timeline.points[column].reserved_bytes)),
-            capacity_y: 1.0 - total as f64 / top,
+            hatches,
+            reserved: line(n, reserved),
+            capacity_y,
             levels: levels(top),
             phases: ticks(timeline, n, text::phase_short, text::phase),
             stretches: stretches(timeline, n),
             labels: (0..N_BANDS).filter_map(|band| label(band, &stacks, top)).collect(),
-            failure_x: plan.failure.map(|failure| x_of(failure_column(timeline, failure))),
+            failure: plan.failure.map(|failure| {
+                let from_top = |column| 1.0 - reserved(column) as f64 / HEIGHT as f64;
+                words_at(x_of(failure_column(timeline, failure)), n, capacity_y, from_top)
+            }),
         }
     }
 }
@@ -139,6 +167,43 @@ fn area(n: usize, upper: impl Fn(usize) -> u64, lower: impl Fn(usize) -> u64) ->
     }
     path.push_str("H0Z");
     path
+}
+
+/// Upright strokes between two outlines, so many columns apart, where they are apart at all.
+pub fn hatch(n: usize, apart: usize, ends: impl Fn(usize) -> [u64; 2]) -> String {
+    let mut path = String::new();
+    for column in (apart / 2..n).step_by(apart) {
+        let [lower, upper] = ends(column);
+        if upper > lower {
+            path.push('M');
+            push(&mut path, column as u64);
+            path.push(' ');
+            push(&mut path, HEIGHT - lower);
+            path.push('V');
+            push(&mut path, HEIGHT - upper);
+        }
+    }
+    path
+}
+
+/// Where words beside a failure's line stand clear of what PyTorch holds and of the card's line, if they can.
+fn words_at(x: f64, n: usize, capacity_y: f64, reserved: impl Fn(usize) -> f64) -> FailureMark {
+    for top in [0.0, 0.2, 0.4, 0.6, 0.8] {
+        for is_left in [false, true] {
+            let start = if is_left { x - WORDS_WIDTH } else { x };
+            let bottom = top + WORDS_HEIGHT;
+            if start < 0.0 || start + WORDS_WIDTH > 1.0 || (top - 0.08..bottom).contains(&capacity_y) {
+                continue;
+            }
+            let columns = column_at_share(n, start)..=column_at_share(n, start + WORDS_WIDTH);
+            // A step of the line is as wide as both its ends.
+            let ends = columns.map(&reserved).fold([1.0_f64, 0.0], |[low, high], y| [low.min(y), high.max(y)]);
+            if ends[1] < top || ends[0] > bottom {
+                return FailureMark { x, is_left, top };
+            }
+        }
+    }
+    FailureMark { x, is_left: x > 0.6, top: 0.0 }
 }
 
 /// A stepped line.
@@ -242,20 +307,26 @@ fn stretches(timeline: &Timeline, n: usize) -> Vec<Tick> {
     ticks
 }
 
-/// Where a band is thickest over some width, its name stands in its middle.
+/// The name of a band in the middle of the largest box inside it; none where no box has room for a word.
 fn label(band: usize, stacks: &[[u64; N_BANDS]], top: f64) -> Option<Label> {
     let n = stacks.len();
-    let window = (n / 14).max(1);
-    let lower = |column: usize| if band == 0 { 0 } else { stacks[column][band - 1] };
+    let share = |columns: usize| columns as f64 / n.max(1) as f64;
+    let step = (n / 110).max(1);
     let mut best: Option<(f64, Label)> = None;
-    for start in (0..n.saturating_sub(window)).step_by(3) {
-        let columns = start..start + window;
-        let floor = columns.clone().map(lower).max().unwrap_or(0) as f64 / top;
-        let ceiling = columns.map(|column| stacks[column][band]).min().unwrap_or(0) as f64 / top;
-        let thickness = ceiling - floor;
-        if thickness >= LABEL_HEIGHT_MIN && best.as_ref().is_none_or(|(most, _)| thickness > *most + 0.004) {
-            let x = (start as f64 + window as f64 / 2.0) / n as f64;
-            best = Some((thickness, Label { band, x, y: 1.0 - f64::midpoint(floor, ceiling) }));
+    for start in (0..n).step_by(step) {
+        let (mut floor, mut ceiling) = (0, u64::MAX);
+        for (columns, stack) in stacks[start..].iter().enumerate() {
+            floor = floor.max(if band == 0 { 0 } else { stack[band - 1] });
+            ceiling = ceiling.min(stack[band]);
+            let [low, high] = [floor, ceiling].map(|bytes| bytes as f64 / top);
+            if high - low < LABEL_HEIGHT_MIN {
+                break;
+            }
+            let width = share(columns + 1);
+            let area = width * (high - low);
+            if width >= LABEL_WIDTH_MIN && best.as_ref().is_none_or(|(most, _)| area > *most) {
+                best = Some((area, Label { band, x: share(start), width, y: 1.0 - f64::midpoint(low, high) }));
+            }
         }
     }
     best.map(|(_, label)| label)
@@ -300,11 +371,47 @@ mod tests {
             let planned = answer.planned.as_ref().expect("a plan");
             let chart = Chart::of(planned);
             assert!((0.0..1.0).contains(&chart.capacity_y), "{}", chart.capacity_y);
-            assert_eq!(chart.failure_x.is_some(), !planned.plan.fits);
+            assert_eq!(chart.failure.is_some(), !planned.plan.fits);
             let width: f64 = chart.phases.iter().map(|tick| tick.width).sum();
             assert!((width - 1.0).abs() < 1e-9);
             assert!(!chart.labels.is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_label_stands_in_the_largest_box_of_its_band() {
+        // A thick peak of two columns, and a thinner stretch with room for a word.
+        let mut stacks = vec![[0; N_BANDS]; 100];
+        for (column, stack) in stacks.iter_mut().enumerate() {
+            let thick = match column {
+                10..12 => 90,
+                40..80 => 30,
+                _ => 2,
+            };
+            stack.fill(thick);
+            stack[0] = 0;
+        }
+        let found = label(1, &stacks, 100.0).expect("there is room");
+        assert_eq!((found.x, found.width), (0.4, 0.4));
+        assert!((found.y - 0.85).abs() < 1e-9);
+        assert_eq!(label(2, &stacks, 100.0), None);
+    }
+
+    #[test]
+    fn words_at_a_failure_keep_clear_of_the_lines_beside_it() {
+        // Low at first, then near the top.
+        let reserved = |column: usize| if column < 51 { 0.9 } else { 0.05 };
+        let mark = words_at(0.5, 100, 0.7, reserved);
+        assert_eq!((mark.is_left, mark.top), (true, 0.0));
+        let mark = words_at(0.2, 100, 0.7, reserved);
+        assert!(!mark.is_left && mark.top == 0.0, "no room on the left, and a line that cannot be avoided: {mark:?}");
+        let mark = words_at(0.1, 100, 0.1, |_| 0.02);
+        assert!(mark.top >= 0.2, "{mark:?}");
+    }
+
+    #[test]
+    fn strokes_cross_their_band_and_nothing_else() {
+        assert_eq!(hatch(10, 4, |column| [5, if column < 5 { 25 } else { 5 }]), "M2 995V975");
     }
 
     #[test]

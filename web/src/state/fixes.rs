@@ -18,7 +18,7 @@ pub struct Row {
     pub id: String,
     /// What is set.
     pub settings: String,
-    /// What it does to training, to the time, and to the card.
+    /// What it does to the card, to training, and to the time.
     pub facts: String,
     /// Why it helps and what it costs.
     pub reason: String,
@@ -87,11 +87,9 @@ fn facts(fix: &Fix) -> String {
         Effect::Small => text::NEARLY_SAME_TRAINING,
         Effect::ChangesModel => text::ANOTHER_MODEL,
     };
-    let mut facts = vec![effect.to_owned(), format!("−{}", format::size(fix.saves_bytes))];
-    facts.push(match fix.fits {
-        true => text::fix_leaves(&format::size(fix.headroom_bytes.unsigned_abs())),
-        false => text::fix_lacks(&format::size(fix.headroom_bytes.unsigned_abs())),
-    });
+    let size = format::size(fix.headroom_bytes.unsigned_abs());
+    let outcome = if fix.fits { text::fix_leaves(&size) } else { text::fix_lacks(&size) };
+    let mut facts = vec![outcome, effect.to_owned(), format!("−{}", format::size(fix.saves_bytes))];
     facts.extend(fix.step_time_ratio.map(|ratio| text::fix_time(percent(ratio))));
     facts.join(" · ")
 }

@@ -46,7 +46,8 @@ pub fn shape(axes: &[u64]) -> String {
 
 /// Bytes as GiB for a field that a person edits, without trailing zeros.
 pub fn gib_field(bytes: u64) -> String {
-    let text = decimal::ratio(bytes, units::GIB, 2);
+    // Two decimals would make nothing of a few MiB.
+    let text = decimal::ratio(bytes, units::GIB, if bytes < units::GIB / 10 { 4 } else { 2 });
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -88,5 +89,6 @@ mod tests {
         assert_eq!(gib_field(2 << 30), "2");
         assert_eq!(gib_field(3 << 29), "1.5");
         assert_eq!(gib_field(0), "0");
+        assert_eq!(gib_field(5 << 20), "0.0049");
     }
 }

@@ -5,7 +5,10 @@ use headroom_shared::{
     plan::{Plan, basis::Certainty},
 };
 
-use super::format;
+use super::{
+    answer::{Answer, Reading},
+    format,
+};
 use crate::text;
 
 /// How a plan comes out.
@@ -17,6 +20,20 @@ pub enum Outcome {
     Narrow,
     /// It fails.
     Fails,
+    /// The plan is of train.py's defaults, as the text holds no run.
+    Unread,
+}
+
+impl Outcome {
+    /// Its name for styles and tests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::Narrow => "narrow",
+            Self::Fails => "fails",
+            Self::Unread => "unread",
+        }
+    }
 }
 
 /// The answer in words.
@@ -28,37 +45,50 @@ pub struct Verdict {
     pub headline: String,
     /// The sentence after it.
     pub detail: String,
+    /// Whether it fits.
+    pub fits: bool,
     /// Bytes left, negative if missing.
     pub headroom_bytes: i64,
 }
 
 impl Verdict {
-    /// The words for a plan.
-    pub fn of(plan: &Plan) -> Self {
+    /// The words for an answer; `None` where there is no plan.
+    pub fn of_answer(answer: &Answer) -> Option<Self> {
+        let verdict = Self::of(answer.plan()?);
+        let headline = match answer.reading {
+            Reading::Foreign => text::NOTHING_READ,
+            Reading::OutOfMemory => text::OUT_OF_MEMORY_READ,
+            Reading::Empty | Reading::Run => return Some(verdict),
+        };
+        let detail = text::nothing_read_detail(&verdict.headline);
+        Some(Self { outcome: Outcome::Unread, headline: headline.to_owned(), detail, ..verdict })
+    }
+
+    fn of(plan: &Plan) -> Self {
         let left = format::signed_size(plan.headroom_bytes);
         let [low, high] = left_band(plan);
         let (outcome, headline, detail) = match &plan.oom {
             Some(oom) => {
                 let short = format::size(plan.headroom_bytes.unsigned_abs());
                 let detail = text::fails_detail(
-                    &oom.tensor,
-                    &format::shape(&oom.shape),
-                    oom.dtype.name(),
+                    oom.phase,
+                    &format!("{} {} {}", oom.tensor, format::shape(&oom.shape), oom.dtype.name()),
                     &format::size(oom.requested_bytes),
                     &format::size(oom.allocated_bytes),
                 );
-                (Outcome::Fails, text::does_not_fit(oom.phase, &short), detail)
+                (Outcome::Fails, text::does_not_fit(&short), detail)
             }
             None if low < 0 => {
                 let detail = text::narrow_detail(&format::signed_size(low), &format::signed_size(high));
                 (Outcome::Narrow, text::fits_narrowly(&left), detail)
             }
             None => {
-                let detail = text::fits_detail(plan.peak.phase, &plan.request.device.name);
+                let [low, high] = [low, high].map(format::signed_size);
+                let detail = text::fits_detail(plan.peak.phase, &plan.request.device.name, &low, &high);
                 (Outcome::Fits, text::fits(&left), detail)
             }
         };
-        Self { outcome, headline, detail, headroom_bytes: plan.headroom_bytes }
+        Self { outcome, headline, detail, fits: plan.fits, headroom_bytes: plan.headroom_bytes }
     }
 }
 
@@ -131,11 +161,9 @@ fn millions(parameters: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::answer::Answer;
 
     fn verdict(text: &str) -> Verdict {
-        let answer = Answer::of_text(text);
-        Verdict::of(answer.plan().expect("a plan"))
+        Verdict::of_answer(&Answer::of_text(text)).expect("a plan")
     }
 
     #[test]
@@ -150,9 +178,22 @@ mod tests {
     fn a_large_batch_names_phase_tensor_and_what_is_short() {
         let verdict = verdict("batch_size = 64\ncompile = False\n");
         assert_eq!(verdict.outcome, Outcome::Fails);
-        assert!(verdict.headline.starts_with("Does not fit: fails in"), "{verdict:?}");
+        // What is short is of the whole run, and where it fails stands beside what was asked for there.
+        assert!(
+            verdict.headline.starts_with("Does not fit: ") && verdict.headline.ends_with("GiB short"),
+            "{verdict:?}"
+        );
+        assert!(verdict.detail.starts_with("Fails in the first evaluation batch on "), "{verdict:?}");
         assert!(verdict.detail.contains("(65536, 50304)"), "{verdict:?}");
-        assert!(verdict.headroom_bytes < 0);
+        assert!(verdict.headroom_bytes < 0 && !verdict.fits);
+    }
+
+    #[test]
+    fn the_plan_of_something_else_is_no_good_news() {
+        let verdict = verdict("Segmentation fault (core dumped)");
+        assert_eq!(verdict.outcome, Outcome::Unread);
+        assert_eq!(verdict.headline, text::NOTHING_READ);
+        assert!(verdict.detail.contains("train.py's own defaults"), "{verdict:?}");
     }
 
     #[test]

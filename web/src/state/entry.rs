@@ -1,0 +1,124 @@
+//! What a person types into a field: taken where it can be understood, else answered with what would be.
+
+use headroom_shared::{
+    decimal,
+    memory::message::TorchVersion,
+    session::Options,
+    units::{GIB, parse_size},
+};
+
+/// What a field would take, where it does not take what was typed.
+pub type Fault = Option<&'static str>;
+
+/// More than any card or host has; beyond it a size is a slip.
+const BYTES_MAX: u64 = 1024 * GIB;
+/// Whole numbers are exact floats up to here.
+const COUNT_MAX: f64 = 9.0e15;
+
+/// Bytes of a size with its unit, or of a number alone, which is of `unit`.
+pub fn size(typed: &str, unit: &str) -> Option<u64> {
+    let mut typed = with_point(typed)?;
+    if typed.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+        typed.push_str(unit);
+    }
+    parse_size(&typed).ok().filter(|bytes| *bytes <= BYTES_MAX)
+}
+
+/// A whole number from `min` up; 8, 8.0 and 8e0 are the same.
+pub fn count(typed: &str, min: i64) -> Option<i64> {
+    let number = decimal::parse(typed.trim())?;
+    let is_count = number.fract() == 0.0 && (min as f64..=COUNT_MAX).contains(&number);
+    #[expect(clippy::cast_possible_truncation, reason = "the range was just checked")]
+    is_count.then_some(number as i64)
+}
+
+/// A number from 0 to 1.
+pub fn share(typed: &str) -> Option<f64> {
+    decimal::parse(&with_point(typed)?).filter(|share| (0.0..=1.0).contains(share))
+}
+
+/// A version of PyTorch; nothing is the one the figures are of.
+pub fn torch(typed: &str) -> Option<String> {
+    match typed.trim() {
+        "" => Some(Options::default().torch),
+        typed => typed.parse::<TorchVersion>().is_ok().then(|| typed.to_owned()),
+    }
+}
+
+/// With a point in the place of a decimal comma; `None` where the comma may as well part thousands.
+fn with_point(typed: &str) -> Option<String> {
+    let typed = typed.trim();
+    let Some((whole, rest)) = typed.split_once(',') else { return Some(typed.to_owned()) };
+    let n_digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    ((n_digits != 3 || whole == "0") && !whole.contains('.')).then(|| format!("{whole}.{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_shared::units::MIB;
+
+    #[test]
+    fn sizes_are_taken_as_people_write_them() {
+        for (typed, bytes) in [
+            ("2", 2 * GIB),
+            (" 2.5 ", 5 * GIB / 2),
+            ("2,5", 5 * GIB / 2),
+            ("0,125", GIB / 8),
+            ("800MiB", 800 * MIB),
+            ("800 mib", 800 * MIB),
+            ("1,5 GB", 1_500_000_000),
+            ("0", 0),
+            ("1024", 1024 * GIB),
+        ] {
+            assert_eq!(size(typed, "GiB"), Some(bytes), "{typed}");
+        }
+        assert_eq!(size("480", "MiB"), Some(480 * MIB));
+    }
+
+    #[test]
+    fn what_is_no_size_is_not_guessed_at() {
+        // A comma before three digits is a decimal comma to some and parts thousands for others.
+        for typed in
+            ["", "abc", "-1", "1,024", "1.024,5", "1,2,3", "1e3", "1024.1", "2 parsecs", "NaN", "inf", "\u{ff12}"]
+        {
+            assert_eq!(size(typed, "GiB"), None, "{typed}");
+        }
+    }
+
+    #[test]
+    fn counts_are_whole_and_not_below_their_least() {
+        for (typed, min, expected) in [
+            ("8", 1, Some(8)),
+            (" 8.0 ", 1, Some(8)),
+            ("1e3", 1, Some(1000)),
+            ("0", 0, Some(0)),
+            ("0", 1, None),
+            ("-3", 0, None),
+            ("8.5", 1, None),
+            ("", 1, None),
+            ("x", 0, None),
+            ("inf", 0, None),
+            ("nan", 0, None),
+            ("1e16", 0, None),
+        ] {
+            assert_eq!(count(typed, min), expected, "{typed}");
+        }
+    }
+
+    #[test]
+    fn shares_lie_between_0_and_1() {
+        for (typed, expected) in
+            [("0.1", Some(0.1)), ("0,1", Some(0.1)), ("1", Some(1.0)), ("1.5", None), ("-0.1", None), ("", None)]
+        {
+            assert_eq!(share(typed), expected, "{typed}");
+        }
+    }
+
+    #[test]
+    fn no_version_is_the_recorded_one() {
+        assert_eq!(torch(" "), Some(Options::default().torch));
+        assert_eq!(torch("2.5.1+cu124").as_deref(), Some("2.5.1+cu124"));
+        assert_eq!((torch("2."), torch("latest")), (None, None));
+    }
+}
