@@ -184,7 +184,8 @@ fn Drawing(chart: Shown) -> impl IntoView {
                 }).collect_view()))}
             </g>
             <g class="chart__bands">
-                {(0..N_BANDS).map(|band| view! {
+                // The highest first: the outline of a band that has no height somewhere would cover what is below it.
+                {(0..N_BANDS).rev().map(|band| view! {
                     <path class=format!("band-{band}") d=some_words(move || path(band)) />
                 }).collect_view()}
             </g>
@@ -226,7 +227,7 @@ fn Words(budget: Budget, chart: Shown) -> impl IntoView {
                 <span class="chart__fails" class:chart__fails--left=failure.is_left
                     style:left=percent(failure.x) style:top=percent(failure.top)>
                     <strong>"✕ "{text::FAILS_HERE}</strong>
-                    <span class="chart__unreached">{text::NOT_REACHED}</span>
+                    {failure.is_long.then(|| view! { <span class="chart__unreached">{text::NOT_REACHED}</span> })}
                 </span>
             }))}
         </div>

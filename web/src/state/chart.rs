@@ -18,12 +18,12 @@ pub const HEIGHT: u64 = 1000;
 pub const N_BANDS: usize = 2 + Category::ALL.len();
 /// A band is labelled inside where it is at least this share of the height over this share of the width.
 const LABEL_HEIGHT_MIN: f64 = 0.06;
-const LABEL_WIDTH_MIN: f64 = 0.08;
+const LABEL_WIDTH_MIN: f64 = 0.1;
 /// Bands that are thin for most of a run are told apart by strokes across them, so many columns apart.
 pub const HATCHES: [(usize, usize); 3] = [(3, 4), (4, 10), (5, 2)];
-/// The room that the words at the failure take at most, as shares of the width and of the height.
-const WORDS_WIDTH: f64 = 0.38;
-const WORDS_HEIGHT: f64 = 0.17;
+/// The room that the words at the failure take at most, with and without their second sentence: shares of the width
+/// and of the height.
+const WORDS: [[f64; 2]; 2] = [[0.38, 0.2], [0.18, 0.11]];
 /// Room above the highest line.
 const HEADROOM_SHARE: f64 = 1.06;
 
@@ -49,6 +49,8 @@ pub struct FailureMark {
     pub is_left: bool,
     /// The words' upper edge, as a share of the height from the top.
     pub top: f64,
+    /// Whether there is room for both sentences.
+    pub is_long: bool,
 }
 
 /// A stretch of the axis.
@@ -188,22 +190,22 @@ pub fn hatch(n: usize, apart: usize, ends: impl Fn(usize) -> [u64; 2]) -> String
 
 /// Where words beside a failure's line stand clear of what PyTorch holds and of the card's line, if they can.
 fn words_at(x: f64, n: usize, capacity_y: f64, reserved: impl Fn(usize) -> f64) -> FailureMark {
-    for top in [0.0, 0.2, 0.4, 0.6, 0.8] {
-        for is_left in [false, true] {
-            let start = if is_left { x - WORDS_WIDTH } else { x };
-            let bottom = top + WORDS_HEIGHT;
-            if start < 0.0 || start + WORDS_WIDTH > 1.0 || (top - 0.08..bottom).contains(&capacity_y) {
+    for (index, [width, height]) in WORDS.into_iter().enumerate() {
+        for (top, is_left) in [0.0, 0.2, 0.4, 0.6, 0.8].into_iter().flat_map(|top| [(top, false), (top, true)]) {
+            let start = if is_left { x - width } else { x };
+            let bottom = top + height;
+            if start < 0.0 || start + width > 1.0 || (top - 0.1..bottom).contains(&capacity_y) {
                 continue;
             }
-            let columns = column_at_share(n, start)..=column_at_share(n, start + WORDS_WIDTH);
-            // A step of the line is as wide as both its ends.
+            let columns = column_at_share(n, start)..=column_at_share(n, start + width);
+            // A step of the line is as high as both its ends.
             let ends = columns.map(&reserved).fold([1.0_f64, 0.0], |[low, high], y| [low.min(y), high.max(y)]);
             if ends[1] < top || ends[0] > bottom {
-                return FailureMark { x, is_left, top };
+                return FailureMark { x, is_left, top, is_long: index == 0 };
             }
         }
     }
-    FailureMark { x, is_left: x > 0.6, top: 0.0 }
+    FailureMark { x, is_left: x > 0.6, top: 0.0, is_long: false }
 }
 
 /// A stepped line.
@@ -402,9 +404,10 @@ mod tests {
         // Low at first, then near the top.
         let reserved = |column: usize| if column < 51 { 0.9 } else { 0.05 };
         let mark = words_at(0.5, 100, 0.7, reserved);
-        assert_eq!((mark.is_left, mark.top), (true, 0.0));
+        assert_eq!((mark.is_left, mark.top, mark.is_long), (true, 0.0, true));
+        // Both sentences would reach the step.
         let mark = words_at(0.2, 100, 0.7, reserved);
-        assert!(!mark.is_left && mark.top == 0.0, "no room on the left, and a line that cannot be avoided: {mark:?}");
+        assert_eq!((mark.is_left, mark.top, mark.is_long), (false, 0.0, false));
         let mark = words_at(0.1, 100, 0.1, |_| 0.02);
         assert!(mark.top >= 0.2, "{mark:?}");
     }
