@@ -349,7 +349,7 @@ pub fn tick_short(label: &str) -> &'static str {
         "iter 0" => "it 0",
         "iter 1" => "it 1",
         "later iterations" => "later",
-        "step" => "step",
+        "step" => "opt",
         "init" => "init",
         _ if label.starts_with("estimate") => "eval",
         _ => "",

@@ -92,7 +92,7 @@ fn a_batch_is_lowered_until_it_fits_and_its_link_opens_to_the_same_numbers() {
         assert!(numbers.verdict.starts_with("Does not fit"), "{}", numbers.verdict);
         // nanoGPT evaluates before it trains, and the second batch meets the first one's logits.
         assert_eq!(told["oom"]["phase"], "eval");
-        assert!(numbers.verdict.contains("in evaluation"), "{}", numbers.verdict);
+        assert!(numbers.detail.contains("in evaluation"), "{}", numbers.detail);
         assert_eq!(told["oom"]["tensor"], "logits");
         assert!(numbers.detail.contains("logits"), "{}", numbers.detail);
         assert!(numbers.message.as_deref().is_some_and(|message| message.contains("CUDA out of memory")));

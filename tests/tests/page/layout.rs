@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 const FITS: &str = "1&batch_size=2&compile=False&gpu=RTX%204070";
 const FAILS: &str = "1&batch_size=64&gpu=RTX%204070";
-const SIZES: [Size; 6] = [(360, 740), PHONE, (768, 1024), LAPTOP, (1920, 1080), (3840, 2160)];
+const SIZES: [Size; 8] = [(360, 740), PHONE, (768, 1024), (1024, 768), (1280, 720), LAPTOP, (1920, 1080), (3840, 2160)];
 
 /// Elements that reach beyond the window's right edge and are not in a box that scrolls.
 const BEYOND: &str = "[...document.body.querySelectorAll('*')]
@@ -43,24 +43,24 @@ async fn boxes(page: &Page) -> BTreeMap<String, [f64; 4]> {
     let boxes: BTreeMap<String, [f64; 4]> = page
         .value(
             "Object.fromEntries(['#gpu', '#config', '#problems', '#model', '#batch_size', '#dtype', '#more', '#verdict',
-                '#verdict-detail', '.figures', '#copy-link', '#chart', '.legend', '#tensors', '#phases']
+                '#verdict-detail', '.figures', '#copy-link', '#chart', '.legend', '.fixes', '#tensors', '#phases']
                 .map((selector) => {
                     const box = document.querySelector(selector).getBoundingClientRect();
                     return [selector, [box.left + scrollX, box.top + scrollY, box.width, box.height]];
                 }))",
         )
         .await;
-    assert_eq!(boxes.len(), 15);
+    assert_eq!(boxes.len(), 16);
     boxes
 }
 
-/// PyTorch's message stands between the chart and these, and only where a run fails.
+/// PyTorch's message stands below these, and only where a run fails: they give up its line.
 const BELOW_MESSAGE: [&str; 2] = ["#tensors", "#phases"];
 
 #[test]
 fn nothing_jumps_between_fits_and_does_not_fit() {
     tell("nothing_jumps_between_fits_and_does_not_fit", async |page| {
-        for size in [LAPTOP, PHONE, (1920, 1080)] {
+        for size in [LAPTOP, PHONE, (768, 1024), (1024, 768), (1920, 1080)] {
             page.open(FITS).await;
             page.resize(size).await;
             let fits = boxes(page).await;
@@ -76,6 +76,61 @@ fn nothing_jumps_between_fits_and_does_not_fit() {
             }
             assert!(moved.is_empty(), "at {size:?} {} boxes move", moved.len());
         }
+    });
+}
+
+/// Whether the box of an element lies within that of another, to a pixel.
+fn within(inner: &str, outer: &str) -> String {
+    format!(
+        "(() => {{
+            const [inner, outer] = [{inner:?}, {outer:?}].map((s) => document.querySelector(s).getBoundingClientRect());
+            return inner.height > 0 && inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1
+                && inner.left >= outer.left - 1 && inner.right <= outer.right + 1;
+        }})()"
+    )
+}
+
+#[test]
+fn the_phase_that_fails_is_in_sight_and_whole() {
+    tell("the_phase_that_fails_is_in_sight_and_whole", async |page| {
+        for size in [(1280, 720), (1366, 768), (1024, 768), PHONE] {
+            page.resize(size).await;
+            page.open(FITS).await;
+            page.fill("#batch_size", "64").await;
+            page.until("it fails", "document.querySelector('#verdict').dataset.fits === 'false'").await;
+            let row = "tr:has(.phases__badge--fails)";
+            page.until("the row is scrolled to", &within(row, ".phases__scroll")).await;
+            let cell = format!("{row} > td:last-child");
+            assert!(page.value::<bool>(&within(&cell, ".phases")).await, "{size:?} cuts the last column off");
+            let has_focus = "document.activeElement.id === 'batch_size'";
+            assert!(page.value::<bool>(has_focus).await, "{size:?}: the focus moved");
+            let first = "#tensors .tensors__row:nth-child(2)";
+            assert!(page.value::<bool>(&within(first, "#tensors")).await, "{size:?} shows less than two tensors");
+            assert!(page.value::<f64>("document.querySelector('.message').offsetHeight").await < 52.0, "{size:?}");
+        }
+    });
+}
+
+#[test]
+fn a_phone_shows_the_answer_before_the_form_and_keeps_it_in_sight() {
+    tell("a_phone_shows_the_answer_before_the_form", async |page| {
+        page.open(FAILS).await;
+        page.resize(PHONE).await;
+        let tops: Vec<f64> = page
+            .value(
+                "['.verdict', '.chart', '.fixes', '.tensors', '.form', '.phases', '.message']
+                    .map((selector) => document.querySelector(selector).getBoundingClientRect().top)",
+            )
+            .await;
+        assert!(tops.windows(2).all(|pair| pair[0] < pair[1]), "{tops:?}");
+        let bar_shows = "(() => {
+            const box = document.querySelector('.verdict-bar').getBoundingClientRect();
+            const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+            return at?.className === 'verdict-bar' && box.top === 0;
+        })()";
+        assert!(!page.value::<bool>(bar_shows).await, "the verdict stands there twice");
+        page.script("document.querySelector('.form').scrollIntoView()").await;
+        page.until("the bar keeps the verdict", bar_shows).await;
     });
 }
 

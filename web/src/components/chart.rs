@@ -171,7 +171,8 @@ fn Drawing(chart: Shown) -> impl IntoView {
     };
     let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
     let y = |share: f64| decimal::fixed(share * HEIGHT as f64, 1);
-    let capacity = move || chart.with(|chart| chart.as_ref().map(|chart| y(chart.capacity_y)));
+    // Above the drawing where there is no card.
+    let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "-1".to_owned(), |chart| y(chart.capacity_y)));
     let levels =
         move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
     let hatches = move |index: usize| chart.with(|chart| chart.as_ref().map(|chart| chart.hatches[index].clone()));
@@ -201,7 +202,7 @@ fn Drawing(chart: Shown) -> impl IntoView {
                     <line class="chart__failure" x1=decimal::fixed(start, 1) x2=decimal::fixed(start, 1) y1="0" y2=HEIGHT.to_string() />
                 }
             }))}
-            <line class="chart__capacity" x1="0" x2="10000" y1=some_words(capacity) y2=some_words(capacity) />
+            <line class="chart__capacity" x1="0" x2="10000" y1=words(capacity) y2=words(capacity) />
         </svg>
     }
 }
