@@ -172,7 +172,8 @@ fn Drawing(chart: Shown) -> impl IntoView {
     let n_columns = move || chart.with(|chart| chart.as_ref().map_or(0.0, |chart| chart.n_columns as f64));
     let y = |share: f64| decimal::fixed(share * HEIGHT as f64, 1);
     // Above the drawing where there is no card.
-    let capacity = move || chart.with(|chart| chart.as_ref().map_or_else(|| "-1".to_owned(), |chart| y(chart.capacity_y)));
+    let capacity =
+        move || chart.with(|chart| chart.as_ref().map_or_else(|| "-1".to_owned(), |chart| y(chart.capacity_y)));
     let levels =
         move || chart.with(|chart| chart.as_ref().map(|c| c.levels.iter().map(|l| y(l.0)).collect::<Vec<_>>()));
     let hatches = move |index: usize| chart.with(|chart| chart.as_ref().map(|chart| chart.hatches[index].clone()));

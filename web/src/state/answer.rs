@@ -35,7 +35,7 @@ impl Reading {
         if text.lines().all(is_comment) {
             return Self::Empty;
         }
-        let unevaluated = settings.unevaluated.keys().any(|key| defaults::find(key).is_some());
+        let unevaluated = settings.unevaluated.iter().any(|(key, _)| defaults::find(key).is_some());
         if kind != PastedKind::Config || unevaluated || !settings.values.is_empty() {
             Self::Run
         } else if text.to_ascii_lowercase().contains("out of memory") {
