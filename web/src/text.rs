@@ -86,8 +86,7 @@ pub fn not_taken(expected: &str, kept: &str) -> String {
 // What was read.
 pub const READS_DEFAULTS: &str = "Nothing is set: train.py's own defaults.";
 pub const FOREIGN: &str = "Nothing of nanoGPT was found in this text; this is the plan of train.py's own defaults.";
-pub const FOREIGN_OUT_OF_MEMORY: &str =
-    "This is a message of a run out of memory, not its config; the plan is of train.py's own defaults.";
+pub const FOREIGN_OUT_OF_MEMORY: &str = "This is a message of a run out of memory, not its config: the page Diagnose explains it. The plan here is of train.py's own defaults.";
 pub const DISMISS: &str = "Dismiss";
 
 /// What a text was taken for.

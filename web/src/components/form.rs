@@ -95,7 +95,7 @@ fn Models(budget: Budget) -> impl IntoView {
 fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
     let NumberKey { key, min, max, step, is_real, is_shape } = number;
     let shown = budget.ask(move |answer| answer.number_text(key));
-    let value = Memo::new(move |_| shown.with(|shown| decimal::parse(shown).unwrap_or(min)));
+    let largest = move || shown.with(|shown| decimal::parse(shown).unwrap_or(min)).max(max);
     let enabled = budget.ask(move |answer| !(is_shape && answer.shape_is_loaded()));
     let take = Callback::new(move |typed: String| {
         let value =
@@ -121,7 +121,7 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
             <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
                 aria-label=format!("{key}, {}", text::SLIDER)
                 min=decimal::shortest(min) step=decimal::shortest(step)
-                max=words(move || decimal::shortest(value.get().max(max)))
+                max=words(move || decimal::shortest(largest()))
                 prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())
                 on:input:target=move |event| slide(event.target().value()) />
             <Entry id=key kind="number" min=decimal::shortest(min) value=shown enabled take />

@@ -13,7 +13,7 @@ pub fn Message(
     budget: Budget,
 ) -> impl IntoView {
     let message = budget.ask(|answer| Some(answer.plan()?.oom.as_ref()?.message.clone()));
-    let fails = Memo::new(move |_| message.with(Option::is_some));
+    let fails = budget.ask(|answer| answer.plan().is_some_and(|plan| plan.oom.is_some()));
     part(move || {
         fails.get().then(|| {
             view! {

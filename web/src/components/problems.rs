@@ -47,7 +47,6 @@ fn lines(answer: &Answer) -> Vec<Line> {
     });
     let foreign = match answer.reading {
         Reading::Foreign => Some(text::FOREIGN),
-        // The place for a way to a page that reads such messages.
         Reading::OutOfMemory => Some(text::FOREIGN_OUT_OF_MEMORY),
         Reading::Empty | Reading::Run => None,
     };

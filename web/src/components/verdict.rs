@@ -92,11 +92,11 @@ fn Figures(budget: Budget) -> impl IntoView {
     view! {
         <dl class="figures">
             {(0..5).map(|index| {
-                let shown = Memo::new(move |_| figure(index));
+                let shown = move || figure(index);
                 view! {
-                    <div class="figures__figure" title=some_words(move || shown.get().map(|figure| figure.title))>
-                        <dt>{words(move || shown.get().map_or(text::FIGURES[index], |figure| figure.label).to_owned())}</dt>
-                        <dd>{part(move || shown.get().map_or_else(|| "–".into_any(), |figure| value(figure).into_any()))}</dd>
+                    <div class="figures__figure" title=some_words(move || shown().map(|figure| figure.title))>
+                        <dt>{words(move || shown().map_or(text::FIGURES[index], |figure| figure.label).to_owned())}</dt>
+                        <dd>{part(move || shown().map_or_else(|| "–".into_any(), |figure| value(figure).into_any()))}</dd>
                     </div>
                 }
             }).collect_view()}
