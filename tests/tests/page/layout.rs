@@ -106,6 +106,10 @@ fn the_phase_that_fails_is_in_sight_and_whole() {
             assert!(page.value::<bool>(has_focus).await, "{size:?}: the focus moved");
             let first = "#tensors .tensors__row:nth-child(2)";
             assert!(page.value::<bool>(&within(first, "#tensors")).await, "{size:?} shows less than two tensors");
+            let below = "(() => { const row = document.querySelector('.tensors__row');
+                const [name, why] = ['name', 'why'].map((part) => row.querySelector(`.tensors__${part}`).getBoundingClientRect());
+                return why.top >= name.bottom - 1 && why.width > 60; })()";
+            assert!(page.value::<bool>(below).await, "{size:?}: why it is alive has no line");
             assert!(page.value::<f64>("document.querySelector('.message').offsetHeight").await < 52.0, "{size:?}");
         }
     });
