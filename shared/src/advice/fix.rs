@@ -110,7 +110,9 @@ impl Kind {
             Self::ActivationCheckpointing => {
                 "only each block's input is kept, the rest computed again in backward; a line in model.py, and slower"
             }
-            Self::Dtype => "activations and logits take two bytes instead of four, and products run on tensor cores",
+            Self::Dtype => {
+                "activations and logits take two bytes an element, and products run on tensor cores where the card has them"
+            }
             Self::Adamw8bit => "AdamW's moments take one byte each instead of four; needs bitsandbytes",
             Self::OtherProcesses => "what other programs hold on the card is free again",
             Self::BlockSize => {

@@ -2,6 +2,7 @@
 
 use super::{Adviser, Change, Fix, Kind, Switch};
 use crate::{
+    dtype::Dtype,
     memory::allocator::SegmentKind,
     nanogpt::Value,
     train_config::{Attention, CrossEntropy, MAX_COUNT, Optimizer},
@@ -97,7 +98,9 @@ impl Adviser<'_> {
             Change::Switch(Switch::ActivationCheckpointing),
         );
         let half = if request.device.supports_bfloat16() { "bfloat16" } else { "float16" };
-        offer(!train.is_half(), Kind::Dtype, Change::Key("dtype", Value::Str(half.to_owned())));
+        // Emulated, bfloat16 keeps attention in float32.
+        let is_emulated = train.dtype == Dtype::Bfloat16 && !request.device.supports_bfloat16();
+        offer(!train.is_half() || is_emulated, Kind::Dtype, Change::Key("dtype", Value::Str(half.to_owned())));
         offer(train.optimizer != Optimizer::Adamw8bit, Kind::Adamw8bit, Change::Switch(Switch::Adamw8bit));
         moves
     }

@@ -77,6 +77,14 @@ fn eval_batches_shrink_where_only_evaluation_fails() {
 }
 
 #[test]
+fn a_card_without_bfloat16_is_offered_float16() {
+    let options = Options { gpu: "T4".into(), ..Options::default() };
+    let (_, advice, _) = ask("dtype = 'bfloat16'\nbatch_size = 8\n", &options);
+    let best = advice.fixes.iter().find(|fix| fix.fits && fix.kinds.contains(&Kind::Dtype)).expect("it is offered");
+    assert_eq!(best.changes_json()["dtype"], "float16");
+}
+
+#[test]
 fn a_run_that_fits_needs_nothing_and_hears_how_far_it_can_go() {
     let (before, advice, _) = ask("batch_size = 2\n", &Options::default());
     assert!(before.fits && advice.fixes.is_empty());

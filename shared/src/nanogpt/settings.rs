@@ -166,6 +166,17 @@ impl Settings {
         self.get_u64("vocab_size").unwrap_or(DEFAULT_VOCAB_SIZE)
     }
 
+    /// Everything that is set, as a config: a line a key, nanoGPT's own first, in its order.
+    #[must_use]
+    pub fn to_config(&self) -> String {
+        let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, self.values.get(key.name)?)));
+        let unknown = self.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
+        known.chain(unknown).fold(String::new(), |config, (name, setting)| {
+            let Setting { value, .. } = setting;
+            config + &format!("{name} = {value}\n")
+        })
+    }
+
     /// Assigns a key, as another override at the end of the command line would.
     pub fn assign(&mut self, key: &str, value: Value) {
         let source = self.source_names.len();

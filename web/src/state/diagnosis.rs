@@ -1,7 +1,6 @@
 //! What the page says of a pasted message.
 
 use headroom_shared::{
-    link,
     nanogpt::{Source, from_pasted_text},
     oom::{Agreement, Diagnosis, Kind, Match, diagnose, shape},
     session::Options,
@@ -130,11 +129,7 @@ fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
 /// The run as the calculator opens it.
 fn session(diagnosis: &Diagnosis, config: &str) -> Option<Session> {
     let resolved = diagnosis.resolved.as_ref()?;
-    let text = if config.trim().is_empty() {
-        link::decode(&link::encode(&resolved.settings, &Options::default())).config
-    } else {
-        config.to_owned()
-    };
+    let text = if config.trim().is_empty() { resolved.settings.to_config() } else { config.to_owned() };
     Some(Session { text, options: diagnosis.options.clone() })
 }
 

@@ -1,11 +1,7 @@
 //! Edits of the form, written into the text: a config keeps its comments, a command keeps its shape, and a log, which
 //! nobody edits, becomes a config.
 
-use headroom_shared::{
-    link,
-    nanogpt::{PastedKind, Value, from_pasted_text, patch},
-    session::Options,
-};
+use headroom_shared::nanogpt::{PastedKind, Value, from_pasted_text, patch};
 
 use super::session::CONFIG_NAME;
 
@@ -26,7 +22,7 @@ pub fn is_config(text: &str) -> bool {
 
 /// What a command or a log comes to, as a config.
 pub fn as_config(text: &str) -> String {
-    link::decode(&link::encode(&from_pasted_text(CONFIG_NAME, text).read(), &Options::default())).config
+    from_pasted_text(CONFIG_NAME, text).read().to_config()
 }
 
 fn holds(text: &str, changes: &[(&str, Value)]) -> bool {
@@ -137,6 +133,15 @@ mod tests {
             "Overriding: batch_size = 64\nOverriding: n_layer = 6\ntokens per iteration will be: 1\n",
             &[("batch_size", Value::Int(8))],
             "batch_size = 8\nn_layer = 6\n",
+        );
+    }
+
+    #[test]
+    fn nothing_of_a_log_is_lost() {
+        check(
+            "Overriding: out_dir = out-mine\nOverriding: batch_size = 64\nOverriding: wandb_run_name = first\n",
+            &[("batch_size", Value::Int(8))],
+            "out_dir = 'out-mine'\nwandb_run_name = 'first'\nbatch_size = 8\n",
         );
     }
 
