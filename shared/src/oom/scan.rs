@@ -38,6 +38,8 @@ pub(super) struct Scan<'a> {
     n_behind: usize,
     starts: [Option<Reader<'a>>; N_STARTS],
     n_starts: usize,
+    /// Phrases that were looked at.
+    n_looks: u32,
 }
 
 impl<'a> Scan<'a> {
@@ -54,6 +56,7 @@ impl<'a> Scan<'a> {
             n_behind: 0,
             starts: [None; N_STARTS],
             n_starts: 0,
+            n_looks: 0,
         }
     }
 
@@ -106,6 +109,10 @@ impl<'a> Scan<'a> {
     }
 
     fn on(&mut self, sign: Sign, len: usize, reader: &Reader<'a>) {
+        self.n_looks += 1;
+        if self.n_looks > MAX_LOOKS && self.bytes.len() - reader.at > TAIL_BYTES {
+            return;
+        }
         let form = match sign {
             Sign::Traceback => {
                 self.frames = Frames::default();
@@ -252,6 +259,12 @@ impl<'a> Scan<'a> {
         Found { form, start, anchor: reader.at, phrase, rank: reader.rank, frames: self.frames }
     }
 }
+
+/// Phrases that are looked at before the end of the text is near: a look reads on, and a text of nothing but phrases would
+/// be read many times. No log has as many; of one that has, the first and the last message are found all the same.
+const MAX_LOOKS: u32 = 20_000;
+/// What counts as near the end.
+const TAIL_BYTES: usize = 64 * 1024;
 
 /// `killed` as the last six bytes.
 const KILLED: u64 = 0x6b69_6c6c_6564;
