@@ -9,6 +9,7 @@ use crate::{
     hardware::{ComputeCapability, Device},
     memory::run::{AttentionKernel, attention_kernel},
     plan::Request,
+    train_config::TrainConfig,
 };
 
 /// Achievable rates of a card for a run.
@@ -36,7 +37,13 @@ impl Roofs {
         let Request { gpt, train, device, .. } = request;
         let (peak, fractions) = peak(device, train.dtype)?;
         let bandwidth = device.memory_bandwidth? as f64;
-        let kernel = match attention_kernel(gpt, train, device.compute_capability) {
+        // Triton starts at sm_70, and Inductor leaves bfloat16 alone where it is not native.
+        let compiled = train.compile
+            && device.compute_capability >= ComputeCapability::new(7, 0)
+            && (train.dtype != Dtype::Bfloat16 || device.supports_bfloat16());
+        // What Inductor leaves alone runs as eager code does.
+        let as_run = TrainConfig { compile: compiled, ..train.clone() };
+        let kernel = match attention_kernel(gpt, &as_run, device.compute_capability) {
             // The same products one by one. That they are in float32 there is within what is not known of such cards.
             AttentionKernel::Composite => AttentionKernel::Math,
             kernel => kernel,
@@ -47,10 +54,6 @@ impl Roofs {
             AttentionKernel::Efficient => fractions.efficient,
             AttentionKernel::Math | AttentionKernel::Composite => fractions.products,
         };
-        // Triton starts at sm_70, and Inductor leaves bfloat16 alone where it is not native.
-        let compiled = train.compile
-            && device.compute_capability >= ComputeCapability::new(7, 0)
-            && (train.dtype != Dtype::Bfloat16 || device.supports_bfloat16());
         let elementwise = match (compiled, train.is_half()) {
             (true, _) => FUSED_BANDWIDTH,
             (false, true) => EAGER_HALF_BANDWIDTH,
