@@ -183,7 +183,7 @@ impl Fix {
         put("changes", Json::Object(self.changes_json()));
         put("saves_bytes", Json::from(self.saves_bytes));
         put("fits", Json::from(self.fits));
-        put("step_time_ratio", self.step_time_ratio.map_or(Json::Null, Json::from));
+        put("step_time_ratio", Json::from(self.step_time_ratio));
         put("effect_on_training", Json::from(self.effect().name()));
         let size = human_size(self.headroom_bytes.unsigned_abs());
         let left = if self.fits { format!("leaves {size}") } else { format!("{size} short still") };

@@ -156,26 +156,20 @@ impl Adviser<'_> {
     /// Adds up moves, least harm first, until the run fits with the largest micro-batch that then does; then takes out
     /// again what was not needed.
     fn combine(&self, fixes: &mut Vec<Fix>, switches: &[Move]) {
-        let alone = fixes.iter().find(|fix| fix.kinds == [Kind::MicroBatch] && fix.fits).map(Fix::micro_batch_size);
+        let alone = fixes.iter().find(|fix| fix.kinds == [Kind::MicroBatch] && fix.fits);
+        let alone = alone.and_then(|fix| micro_batch_size(&fix.changes));
         let mut moves: Vec<Move> = Vec::new();
         for next in switches {
             moves.push(next.clone());
             // Switches that cost nothing go in together.
-            let is_free =
-                matches!(next.0, Kind::Compile | Kind::FlashAttention | Kind::DelEvalLogits | Kind::ExpandableSegments);
-            if is_free && next.0 != Kind::ExpandableSegments {
+            if matches!(next.0, Kind::Compile | Kind::FlashAttention | Kind::DelEvalLogits) {
                 continue;
             }
             if let Some(found) = self.with_micro_batch(&moves) {
-                let needed = self.needed(found);
+                let (kinds, changes) = joined(&self.needed(found));
                 // No more than the micro-batch alone would be: then the rest is not worth it.
-                let size = needed.iter().find(|(kind, _)| *kind == Kind::MicroBatch);
-                let is_better = match (alone, size) {
-                    (Some(Some(alone)), Some((_, changes))) => micro_batch_size(changes) > Some(alone),
-                    _ => true,
-                };
-                if is_better {
-                    let (kinds, changes) = joined(&needed);
+                let size = micro_batch_size(&changes);
+                if alone.is_none() || size.is_none() || size > alone {
                     self.add(fixes, &kinds, changes);
                 }
                 return;
@@ -251,12 +245,6 @@ impl Adviser<'_> {
             self.add(fixes, &kinds, changes);
         }
         fits
-    }
-}
-
-impl Fix {
-    fn micro_batch_size(&self) -> Option<i64> {
-        micro_batch_size(&self.changes)
     }
 }
 

@@ -43,16 +43,13 @@ impl Roofs {
             && (train.dtype != Dtype::Bfloat16 || device.supports_bfloat16());
         // What Inductor leaves alone runs as eager code does.
         let as_run = TrainConfig { compile: compiled, ..train.clone() };
-        let kernel = match attention_kernel(gpt, &as_run, device.compute_capability) {
-            // The same products one by one. That they are in float32 there is within what is not known of such cards.
-            AttentionKernel::Composite => AttentionKernel::Math,
-            kernel => kernel,
-        };
-        let attention = match kernel {
-            AttentionKernel::Flash => fractions.flash,
-            AttentionKernel::Cudnn => fractions.cudnn,
-            AttentionKernel::Efficient => fractions.efficient,
-            AttentionKernel::Math | AttentionKernel::Composite => fractions.products,
+        let kernel = attention_kernel(gpt, &as_run, device.compute_capability);
+        let (kernel, attention) = match kernel {
+            AttentionKernel::Flash => (kernel, fractions.flash),
+            AttentionKernel::Cudnn => (kernel, fractions.cudnn),
+            AttentionKernel::Efficient => (kernel, fractions.efficient),
+            // The same products one by one. That PyTorch's own are in float32 is within what is not known of such cards.
+            AttentionKernel::Math | AttentionKernel::Composite => (AttentionKernel::Math, fractions.products),
         };
         let elementwise = match (compiled, train.is_half()) {
             (true, _) => FUSED_BANDWIDTH,

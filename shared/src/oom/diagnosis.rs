@@ -66,13 +66,10 @@ fn sources_in(text: &str, options: &mut Options) -> Vec<Source> {
 /// PyTorch.
 fn as_in_message(options: &mut Options, message: &Message, names_gpu: bool) {
     let arithmetic = Arithmetic::of(message);
-    if !names_gpu && let Some(total) = message.total {
-        match card_of(message) {
-            Some(card) => options.gpu = card.name.to_string(),
-            None => options.gpu.clear(),
+    if let Some(total) = arithmetic.total {
+        if !names_gpu {
+            options.gpu = card_of(message).map_or_else(String::new, |card| card.name.to_string());
         }
-        options.vram_bytes = Some(total.bytes);
-    } else if let Some(total) = arithmetic.total {
         options.vram_bytes = Some(total);
     }
     if let Some(others) = arithmetic.others {
@@ -87,24 +84,25 @@ impl Diagnosis {
     #[must_use]
     pub fn json(&self) -> Json {
         let message = self.report.first.as_ref();
-        let figure = |size: Option<super::Size>| size.map_or(Json::Null, |size| Json::from(size.bytes));
+        let figure =
+            |read: fn(&Message) -> Option<super::Size>| Json::from(message.and_then(read).map(|size| size.bytes));
         let mut document = Map::new();
         let mut put = |key: &str, value: Json| document.insert(key.to_owned(), value);
         put("schema", Json::from(SCHEMA));
         put("kind", Json::from(message.map_or("not_oom", |message| message.kind.name())));
-        put("requested_bytes", figure(message.and_then(|message| message.requested)));
-        put("total_bytes", figure(message.and_then(|message| message.total)));
-        put("free_bytes", figure(message.and_then(|message| message.free)));
-        put("process_bytes", figure(message.and_then(|message| message.process)));
-        put("allocated_bytes", figure(message.and_then(|message| message.allocated)));
-        put("reserved_bytes", figure(message.and_then(|message| message.reserved)));
-        put("gpu_index", message.and_then(|message| message.gpu_index).map_or(Json::Null, Json::from));
-        put("rank", message.and_then(|message| message.rank).map_or(Json::Null, Json::from));
+        put("requested_bytes", figure(|message| message.requested));
+        put("total_bytes", figure(|message| message.total));
+        put("free_bytes", figure(|message| message.free));
+        put("process_bytes", figure(|message| message.process));
+        put("allocated_bytes", figure(|message| message.allocated));
+        put("reserved_bytes", figure(|message| message.reserved));
+        put("gpu_index", Json::from(message.and_then(|message| message.gpu_index)));
+        put("rank", Json::from(message.and_then(|message| message.rank)));
         // As printed; the sum beside it leaves this process out.
         let others: Vec<Json> =
             message.into_iter().flat_map(|message| &message.other_processes).map(other_json).collect();
         put("other_processes", Json::Array(others));
-        put("other_processes_bytes", self.other_processes_bytes().map_or(Json::Null, Json::from));
+        put("other_processes_bytes", Json::from(self.other_processes_bytes()));
         put("matches", Json::Array(self.explanation.matches.iter().map(super::Match::json).collect()));
         put("explanation", Json::from(self.explanation.text.as_str()));
         put("fixes", Json::Array(self.advice.fixes.iter().map(Fix::json).collect()));
@@ -124,7 +122,7 @@ impl Diagnosis {
 
 fn other_json(other: &super::OtherProcess) -> Json {
     let mut row = Map::new();
-    row.insert("pid".to_owned(), other.pid.map_or(Json::Null, Json::from));
+    row.insert("pid".to_owned(), Json::from(other.pid));
     row.insert("bytes".to_owned(), Json::from(other.bytes.bytes));
     Json::Object(row)
 }

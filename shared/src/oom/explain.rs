@@ -41,7 +41,7 @@ impl Match {
         put("tensor", Json::from(self.tensor.as_str()));
         put("shape", Json::from(self.shape.clone()));
         put("dtype", Json::from(self.dtype.name()));
-        put("phase", self.phase.map_or(Json::Null, |phase| Json::from(phase.name())));
+        put("phase", Json::from(self.phase.map(Phase::name)));
         put("exact", Json::from(self.exact));
         Json::Object(row)
     }
@@ -167,11 +167,6 @@ pub fn card_of(message: &Message) -> Option<&'static Device> {
         .filter(|device| device.total_bytes.abs_diff(total.bytes) <= total.resolution_bytes)
 }
 
-/// Whether a figure prints as this size did.
-fn prints_as(bytes: u64, size: Size) -> bool {
-    bytes.abs_diff(size.bytes) * 2 <= size.resolution_bytes
-}
-
 fn is_close(bytes: u64, size: Size) -> bool {
     bytes.abs_diff(size.bytes) <= size.bytes / CLOSE
 }
@@ -180,9 +175,9 @@ fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithme
     let mut matches: Vec<Match> = Vec::new();
     let mut agreement = Agreement::None;
     if let Some(oom) = &plan.oom
-        && prints_as(oom.requested_bytes, requested)
+        && requested.is_printed_for(oom.requested_bytes)
     {
-        let exact = message.allocated.is_some_and(|allocated| prints_as(oom.allocated_bytes, allocated));
+        let exact = message.allocated.is_some_and(|allocated| allocated.is_printed_for(oom.allocated_bytes));
         agreement = match message.allocated {
             Some(_) if exact => Agreement::Exact,
             Some(allocated) if !is_close(oom.allocated_bytes, allocated) => Agreement::None,
@@ -200,11 +195,11 @@ fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithme
     }
     // Other allocations of the run that ask for as much.
     let near = message.allocated.map_or(0, |allocated| allocated.bytes);
-    for asked in plan.allocations(|bytes| prints_as(segment_bytes(bytes), requested), near) {
+    for asked in plan.allocations(|bytes| requested.is_printed_for(segment_bytes(bytes)), near) {
         let tensor = asked.stored.name(asked.layer);
         let same = |known: &Match| known.tensor == tensor && known.phase == Some(asked.phase);
         if !matches.iter().any(same) && matches.len() < MAX_MATCHES {
-            let exact = message.allocated.is_some_and(|allocated| prints_as(asked.live_bytes, allocated));
+            let exact = message.allocated.is_some_and(|allocated| allocated.is_printed_for(asked.live_bytes));
             matches.push(Match { tensor, shape: asked.shape, dtype: asked.dtype, phase: Some(asked.phase), exact });
         }
     }

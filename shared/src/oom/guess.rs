@@ -44,8 +44,7 @@ impl Guess {
 
 /// Whether a tensor of so many bytes is asked for with that size.
 fn asks_for(bytes: u64, size: Size) -> bool {
-    let asked = segment_bytes(bytes.next_multiple_of(512));
-    asked.abs_diff(size.bytes) * 2 <= size.resolution_bytes
+    size.is_printed_for(segment_bytes(bytes.next_multiple_of(512)))
 }
 
 /// The tensors of that size, the most plausible first.

@@ -39,6 +39,13 @@ pub struct Size {
     pub resolution_bytes: u64,
 }
 
+impl Size {
+    /// Whether so many bytes would be printed so.
+    pub(super) fn is_printed_for(self, bytes: u64) -> bool {
+        bytes.abs_diff(self.bytes).saturating_mul(2) <= self.resolution_bytes
+    }
+}
+
 /// A process that the message names by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OtherProcess {

@@ -1,7 +1,7 @@
 //! The sentences of an explanation.
 
 use super::{
-    Kind, Message, Note, Operation, Size,
+    Kind, Message, Note, Size,
     explain::{Agreement, Match},
     guess::Guess,
     message::NotOom,
@@ -60,12 +60,12 @@ pub(super) fn simulated(message: &Message, plan: &Plan, agreement: Agreement, ma
         );
     };
     let phase = best.phase.map_or("", in_phase);
-    let held = largest(plan);
     let first = match &plan.oom {
         Some(oom) if agreement != Agreement::None => format!(
-            "It fails {phase}, asking for {asked} for {} while {} are allocated{held}.",
+            "It fails {phase}, asking for {asked} for {} while {} are allocated{}.",
             tensor(best),
-            pytorch_size(oom.allocated_bytes)
+            pytorch_size(oom.allocated_bytes),
+            largest(plan)
         ),
         _ => format!("{asked} is what {} asks for {phase}.", tensor(best)),
     };
@@ -190,17 +190,5 @@ const fn not_oom(what: Option<NotOom>) -> &'static str {
         }
         Some(NotOom::Warning) => "A warning: the program went on.",
         Some(NotOom::OnlyMentioned) | None => "The words stand there, but no program's message.",
-    }
-}
-
-/// Where the traceback was, in words; empty where it does not say.
-#[must_use]
-pub const fn operation(operation: Operation) -> &'static str {
-    match operation {
-        Operation::CrossEntropy => "the loss",
-        Operation::Attention => "attention",
-        Operation::Mlp => "the MLP",
-        Operation::LmHead => "lm_head",
-        Operation::PinMemory => "copying a batch to pinned memory",
     }
 }

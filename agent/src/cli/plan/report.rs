@@ -6,6 +6,7 @@ use headroom_shared::{
     hardware::Provenance,
     memory::program::Phase,
     nanogpt::Severity,
+    oom::shape,
     plan::{Oom, Plan, basis::Certainty},
     session::Finding,
     units::{human_size, pytorch_size},
@@ -68,11 +69,6 @@ fn verdict(plan: &Plan, style: &Style) -> String {
     let lines = style.wrapped(&answer, 0);
     let painted: String = lines.lines().map(|line| style.paint(ink, line) + "\n").collect();
     painted + &doubt.map_or_else(String::new, |doubt| style.wrapped(&doubt, 0))
-}
-
-fn shape(axes: &[u64]) -> String {
-    let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
-    format!("({})", axes.join(", "))
 }
 
 fn message(oom: &Oom, style: &Style) -> String {
