@@ -258,15 +258,12 @@ pub const OTHERS_AND_CONTEXT: &str = "other programs and CUDA context";
 pub const ALLOCATED: &str = "allocated";
 pub const UNALLOCATED: &str = "reserved, not allocated";
 pub const FREE: &str = "free";
+pub const MISSING: &str = "missing";
 pub const CANDIDATES: &str = "Tensors of that size";
 pub const TO_THE_DIGIT: &str = "to the digit";
 
 pub fn several(n: usize) -> String {
     format!("{n} messages in this text; this is the first, most often the cause.")
-}
-
-pub fn missing(size: &str) -> String {
-    format!("missing {size}")
 }
 
 // The chart.

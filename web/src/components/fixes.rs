@@ -113,13 +113,25 @@ fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool
 }
 
 fn row(fix: Row, apply: Callback<Vec<Change>>) -> AnyView {
-    let changes = fix.changes;
-    let label = format!("{} {}", text::APPLY, fix.settings.replace('\n', ", "));
+    let (changes, label) = (fix.changes.clone(), apply_label(&fix));
+    let button = view! {
+        <button type="button" class="button" class:button--primary=fix.fits aria-label=label
+            on:click=move |_| apply.run(changes.clone())>{text::APPLY}</button>
+    };
+    item(fix, button.into_any())
+}
+
+/// What applying a fix is called where it is only heard.
+pub fn apply_label(fix: &Row) -> String {
+    format!("{} {}", text::APPLY, fix.settings.replace('\n', ", "))
+}
+
+/// A fix in a list, with what applies it.
+pub fn item(fix: Row, apply: AnyView) -> AnyView {
     view! {
         <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
             <code class="fixes__settings">{fix.settings}</code>
-            <button type="button" class="button" class:button--primary=fix.fits aria-label=label
-                on:click=move |_| apply.run(changes.clone())>{text::APPLY}</button>
+            {apply}
             <p class="fixes__facts">{fix.facts}</p>
             <p class="fixes__reason">{fix.reason}</p>
         </li>

@@ -8,10 +8,11 @@ use crate::{
     browser,
     components::{
         dynamic::{part, words},
+        fixes::{apply_label, item},
         header::Header,
     },
     state::{
-        diagnosis::{Candidate, Shown, part_words, shown, wants_config},
+        diagnosis::{Candidate, Part, Shown, part_words, shown, wants_config},
         fixes::{Row, Rows, applied},
         format,
         session::Session,
@@ -92,64 +93,35 @@ fn meaning(shown: &Shown) -> impl IntoView + use<> {
 
 /// The card as a bar: who holds what, and what is missing.
 fn bar(shown: &Shown) -> Option<AnyView> {
-    let total = shown.card_bytes.max(1);
     if shown.parts.is_empty() {
         return None;
     }
-    let mut at = 0_u64;
-    let scale = total.saturating_add(shown.missing_bytes);
+    let scale = shown.card_bytes.saturating_add(shown.missing_bytes).max(1);
     let share = |bytes: u64| headroom_shared::decimal::ratio(bytes.saturating_mul(100), scale, 2);
-    let mut rects: Vec<AnyView> = Vec::new();
-    for part in &shown.parts {
-        let title = part_words(part);
-        rects.push(
-            view! {
-                <rect class=part.band x=share(at) width=share(part.bytes) y="0" height="10"><title>{title}</title></rect>
-            }
-            .into_any(),
-        );
+    let missing = Part { band: "diagnose__missing", label: text::MISSING, bytes: shown.missing_bytes };
+    let missing = (shown.missing_bytes > 0).then_some(missing);
+    let (mut rects, mut legend) = (Vec::new(), Vec::new());
+    let mut at = 0_u64;
+    for part in shown.parts.iter().chain(&missing) {
+        let said = part_words(part);
+        rects.push(view! {
+            <rect class=part.band x=share(at) width=share(part.bytes) y="0" height="10"><title>{said.clone()}</title></rect>
+        });
+        legend.push(view! {
+            <li>
+                <svg class="diagnose__key" viewBox="0 0 10 10" aria-hidden="true"><rect class=part.band width="10" height="10" /></svg>
+                {said}
+            </li>
+        });
         at = at.saturating_add(part.bytes);
     }
-    if shown.missing_bytes > 0 {
-        let title = text::missing(&format::size(shown.missing_bytes));
-        rects.push(
-            view! {
-                <rect class="diagnose__missing" x=share(total) width=share(shown.missing_bytes) y="0" height="10">
-                    <title>{title}</title>
-                </rect>
-            }
-            .into_any(),
-        );
-    }
-    let legend: Vec<_> = shown
-        .parts
-        .iter()
-        .map(|part| {
-            view! {
-                <li>
-                    <svg class="diagnose__key" viewBox="0 0 10 10" aria-hidden="true"><rect class=part.band width="10" height="10" /></svg>
-                    {part_words(part)}
-                </li>
-            }
-        })
-        .collect();
-    let missing = (shown.missing_bytes > 0).then(|| {
-        view! {
-            <li class="diagnose__short">
-                <svg class="diagnose__key" viewBox="0 0 10 10" aria-hidden="true">
-                    <rect class="diagnose__missing" width="10" height="10" />
-                </svg>
-                {text::missing(&format::size(shown.missing_bytes))}
-            </li>
-        }
-    });
     Some(
         view! {
             <div class="panel">
                 <h2 class="panel-title">{text::ON_THE_CARD} " " {format::size(shown.card_bytes)}</h2>
                 <svg class="diagnose__bar" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=text::ON_THE_CARD
                     data-testid="bar">{rects}</svg>
-                <ul class="diagnose__legend">{legend} {missing}</ul>
+                <ul class="diagnose__legend">{legend}</ul>
             </div>
         }
         .into_any(),
@@ -184,16 +156,11 @@ fn candidates(found: &[Candidate]) -> Option<AnyView> {
 fn what_to_change(rows: Rows, session: &Session) -> impl IntoView + use<> {
     let row = |fix: Row| {
         let after = applied(session, &fix.changes, &text::fix_why(&session.options.gpu));
-        let label = format!("{} {}", text::APPLY, fix.settings);
-        view! {
-            <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
-                <code class="fixes__settings">{fix.settings}</code>
-                <a class="button" class:button--primary=fix.fits aria-label=label href=format!("./#{}", after.fragment())>{text::APPLY}</a>
-                <p class="fixes__facts">{fix.facts}</p>
-                <p class="fixes__reason">{fix.reason}</p>
-            </li>
-        }
-        .into_any()
+        let link = view! {
+            <a class="button" class:button--primary=fix.fits aria-label=apply_label(&fix)
+                href=format!("./#{}", after.fragment())>{text::APPLY}</a>
+        };
+        item(fix, link.into_any())
     };
     let lead = (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()}</p> });
     let fixes: Vec<AnyView> = rows.fixes.into_iter().map(row).collect();

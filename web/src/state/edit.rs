@@ -7,17 +7,17 @@ use super::session::CONFIG_NAME;
 
 /// The text with those keys set.
 pub fn set(text: &str, changes: &[(&str, Value)]) -> String {
+    set_because(text, changes, "")
+}
+
+/// The same; changed lines of a config say why. A command has no room for that.
+pub fn set_because(text: &str, changes: &[(&str, Value)], why: &str) -> String {
     let edited = match from_pasted_text(CONFIG_NAME, text).kind {
-        PastedKind::Config => Some(set_in_config(text, changes)),
+        PastedKind::Config => Some(set_in_config(text, changes, why)),
         PastedKind::Command => changes.iter().try_fold(text.to_owned(), |text, change| set_in_command(&text, change)),
         PastedKind::Log => None,
     };
-    edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes))
-}
-
-/// Whether the text is a config, whose lines have room for comments.
-pub fn is_config(text: &str) -> bool {
-    from_pasted_text(CONFIG_NAME, text).kind == PastedKind::Config
+    edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes, why))
 }
 
 /// What a command or a log comes to, as a config.
@@ -30,8 +30,8 @@ fn holds(text: &str, changes: &[(&str, Value)]) -> bool {
     changes.iter().all(|(key, value)| settings.value(key).as_ref() == Some(value))
 }
 
-fn set_in_config(text: &str, changes: &[(&str, Value)]) -> String {
-    let changes: Vec<_> = changes.iter().map(|(key, value)| (*key, value.clone(), "")).collect();
+fn set_in_config(text: &str, changes: &[(&str, Value)], why: &str) -> String {
+    let changes: Vec<_> = changes.iter().map(|(key, value)| (*key, value.clone(), why)).collect();
     patch(text, &changes)
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use headroom_shared::{
     advice::{Advice, Change, Effect, Fix, advise},
-    nanogpt::patch,
     plan::Plan,
 };
 
@@ -115,11 +114,7 @@ pub fn applied(session: &Session, changes: &[Change], why: &str) -> Session {
         })
         .collect();
     if !keys.is_empty() {
-        let edited = edit::set(&session.text, &keys);
-        // A command has no room for a reason.
-        let is_config = edit::is_config(&edited);
-        let reasons: Vec<_> = keys.iter().map(|(key, value)| (*key, value.clone(), why)).collect();
-        after.text = if is_config { patch(&edited, &reasons) } else { edited };
+        after.text = edit::set_because(&session.text, &keys, why);
     }
     after
 }
