@@ -48,9 +48,6 @@ pub enum Error {
     /// `plan`.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// `diagnose`.
-    #[error(transparent)]
-    Diagnose(#[from] diagnose::Error),
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
@@ -65,7 +62,7 @@ impl Error {
             // Who reads the other end has seen enough, as with `head`.
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             // Not 1, which would say that the run does not fit.
-            Self::Usage(_) | Self::Plan(_) | Self::Diagnose(_) | Self::Print(_) => Exit::Usage,
+            Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
             Self::Serve(_) => Exit::Failure,
         }
     }
@@ -75,7 +72,7 @@ impl Error {
             Self::Usage(error) => error.hint(),
             Self::Plan(error) => error.hint(),
             Self::Serve(error) => error.hint(),
-            Self::Diagnose(_) | Self::Print(_) => None,
+            Self::Print(_) => None,
         }
     }
 }

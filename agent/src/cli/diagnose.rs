@@ -10,7 +10,6 @@ use headroom_shared::{
     oom::{Diagnosis, Kind, Report, diagnose, in_phase, shape},
     units::human_size,
 };
-use thiserror::Error;
 
 use super::{
     Exit,
@@ -23,19 +22,6 @@ use super::{
 
 /// The longest text that is read; both ends of a longer one than 5 MB are looked at.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
-
-/// Why nothing could be diagnosed.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// The text.
-    #[error("{name}: {error}")]
-    Unreadable {
-        /// As given.
-        name: String,
-        /// What the system says.
-        error: io::Error,
-    },
-}
 
 /// `--config` takes a file, since a bare word is the text with the message.
 const CONFIG: Flag<Request> = Flag {
@@ -94,7 +80,7 @@ fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     }
 }
 
-fn read_text(path: &OsStr) -> Result<String, Error> {
+fn read_text(path: &OsStr) -> Result<String, plan::Error> {
     let mut bytes = Vec::new();
     let read = if path == "-" {
         io::stdin().lock().take(MAX_TEXT_BYTES).read_to_end(&mut bytes)
@@ -103,7 +89,7 @@ fn read_text(path: &OsStr) -> Result<String, Error> {
     };
     match read {
         Ok(_) => Ok(decoded(&bytes)),
-        Err(error) => Err(Error::Unreadable { name: path.to_string_lossy().into_owned(), error }),
+        Err(error) => Err(plan::Error::Unreadable { name: path.to_string_lossy().into_owned(), error }),
     }
 }
 
