@@ -6,7 +6,10 @@ pub mod tensors;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::decimal;
+use crate::{
+    decimal,
+    text::{self, Text},
+};
 
 /// The most layers a plan is made for. A plan's work grows with the number of layers, so that this bounds it.
 pub const MAX_N_LAYER: u64 = 1024;
@@ -48,9 +51,9 @@ pub struct GptShape {
 
 /// Why a model's shape was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
+#[error("{}", self.text())]
 pub enum GptConfigError {
     /// A dimension is zero or beyond what a plan is made for.
-    #[error("{name} is {value}; it must be from 1 to {max}")]
     OutOfRange {
         /// nanoGPT's name of the dimension.
         name: &'static str,
@@ -60,7 +63,6 @@ pub enum GptConfigError {
         max: u64,
     },
     /// Heads must share the channels evenly.
-    #[error("n_embd is {n_embd}, which n_head {n_head} does not divide")]
     HeadsDoNotDivideChannels {
         /// Channels given.
         n_embd: u64,
@@ -68,7 +70,6 @@ pub enum GptConfigError {
         n_head: u64,
     },
     /// Dropout is a probability.
-    #[error("dropout is {}; it must be at least 0 and less than 1", decimal::shortest(*value))]
     Dropout {
         /// What was given.
         value: f64,
@@ -76,6 +77,16 @@ pub enum GptConfigError {
 }
 
 impl GptConfigError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match *self {
+            Self::OutOfRange { name, value, max } => text::out_of_range(name, value, 1_u64, max),
+            Self::HeadsDoNotDivideChannels { n_embd, n_head } => text::heads_do_not_divide(n_embd, n_head),
+            Self::Dropout { value } => text::not_a_dropout(decimal::shortest(value)),
+        }
+    }
+
     /// nanoGPT's key that is at fault.
     #[must_use]
     pub const fn key(&self) -> &'static str {

@@ -15,5 +15,6 @@ pub mod nanogpt;
 pub mod oom;
 pub mod plan;
 pub mod session;
+pub mod text;
 pub mod train_config;
 pub mod units;

@@ -22,6 +22,8 @@ mod value;
 
 use serde::Serialize;
 
+use crate::text::{self, Key};
+
 pub use names::Names;
 pub use pasted::{Pasted, PastedKind, from_pasted_text};
 pub use patch::patch;
@@ -67,7 +69,7 @@ pub fn read(sources: &[Source]) -> Settings {
             Source::Override { text } => (text, text.as_str()),
         };
         settings.source_names.push(shortened(name));
-        let whole = |message: &str, hint: Option<&str>| Problem {
+        let whole = |message: Key, hint: Option<Key>| Problem {
             severity: Severity::Error,
             source: shortened(name),
             line: 0,
@@ -76,20 +78,19 @@ pub fn read(sources: &[Source]) -> Settings {
             hint: hint.map(Into::into),
         };
         if text.len() > MAX_SOURCE_BYTES {
-            settings.problems.push(whole("this is longer than 5 MB and is not read", None));
+            settings.problems.push(whole(text::SOURCE_TOO_LONG, None));
             continue;
         }
         match source {
             Source::File { text, .. } => statement::read_file(text, i, &mut settings),
             Source::Override { text } => command_line::read_override(text, i, &mut settings),
             Source::Named { .. } => {
-                let hint = "paste the file's text as well";
-                settings.problems.push(whole("the text of this config is not at hand", Some(hint)));
+                settings.problems.push(whole(text::CONFIG_NOT_HERE, Some(text::PASTE_IT_TOO)));
             }
         }
     }
     if sources.len() > MAX_SOURCES {
-        let message = format!("only the first {MAX_SOURCES} of {} files and arguments are read", sources.len());
+        let message = text::too_many_sources(MAX_SOURCES, sources.len());
         let source = shortened("command line");
         settings.problems.push(Problem { severity: Severity::Error, source, line: 0, column: 0, message, hint: None });
     }

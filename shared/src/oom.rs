@@ -21,4 +21,4 @@ pub use diagnosis::{Diagnosis, diagnose};
 pub use explain::{Agreement, Arithmetic, Explanation, Match, card_of, explain};
 pub use message::{Era, Kind, Message, NotOom, Note, Operation, OtherProcess, Phase, PhaseHint, Report, Size};
 pub use parse::{MAX_INPUT_BYTES, read};
-pub use words::{in_phase, shape};
+pub use words::shape;

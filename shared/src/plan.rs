@@ -21,6 +21,7 @@ use crate::{
         simulate::{Failure, Moment, Outcome, PhasePeak, simulate},
         timeline::{self, Asked, ByCategory, LiveTensor, Timeline},
     },
+    text::Text,
     train_config::TrainConfig,
 };
 use basis::Basis;
@@ -50,6 +51,16 @@ pub enum PlanError {
     /// A tensor is beyond any card.
     #[error(transparent)]
     TensorTooLarge(#[from] TensorTooLarge),
+}
+
+impl PlanError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::TensorTooLarge(error) => error.text(),
+        }
+    }
 }
 
 /// The moment with the most live tensors, and what the card holds then.

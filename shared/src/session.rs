@@ -13,9 +13,13 @@ use crate::{
         presets::{GPT2_BLOCK_SIZE, Preset},
     },
     hardware::{self, ComputeCapability, Device, context},
-    memory::{allocator::SegmentKind, message::TorchVersion},
+    memory::{
+        allocator::SegmentKind,
+        message::{ParseTorchVersionError, TorchVersion},
+    },
     nanogpt::{Settings, Severity, Source, defaults, read},
     plan::Request,
+    text::{self, Text},
     train_config::{Attention, CrossEntropy, Optimizer, TrainConfig},
 };
 
@@ -78,14 +82,14 @@ impl Default for Options {
 }
 
 /// Something a person should know about what they asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// How much it matters; an error leaves no plan.
     pub severity: Severity,
     /// What it is about: a key of nanoGPT or an option, for the page to point at.
     pub key: &'static str,
     /// The sentence.
-    pub message: String,
+    pub message: Text,
     /// Where the key was set, if that was in a file.
     pub place: Option<Place>,
 }
@@ -132,7 +136,7 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
     let mut resolver = Resolver { settings, findings: Vec::new() };
     let device = resolver.device(options);
     let shape = resolver.shape();
-    let torch = options.torch.parse().map_err(|e| resolver.error("torch", format!("{e}"))).ok();
+    let torch = options.torch.parse().map_err(|e| resolver.error("torch", ParseTorchVersionError::text(&e))).ok();
     let assumed_torch = torch.unwrap_or(TorchVersion::RECORDED);
     let mut train = resolver.train(options, device.as_ref(), assumed_torch);
     let gpt = match GptConfig::new(shape) {
@@ -141,7 +145,7 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
             // Of two keys that do not go together, the one that was set.
             let key =
                 if error.key() == "n_head" && !resolver.settings.is_set("n_head") { "n_embd" } else { error.key() };
-            resolver.error(key, error.to_string());
+            resolver.error(key, error.text());
             None
         }
     };
@@ -152,7 +156,7 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
     let train = match train.check() {
         Ok(train) => Some(train),
         Err(error) => {
-            resolver.error(error.key(), error.to_string());
+            resolver.error(error.key(), error.text());
             None
         }
     };
@@ -184,7 +188,8 @@ struct Resolver {
 }
 
 impl Resolver {
-    fn say(&mut self, severity: Severity, key: &'static str, message: String) {
+    fn say(&mut self, severity: Severity, key: &'static str, message: impl Into<Text>) {
+        let message = message.into();
         let place = self.place(key);
         self.findings.push(Finding { severity, key, message, place });
     }
@@ -197,7 +202,7 @@ impl Resolver {
         is_file.then(|| Place { source: source.to_owned(), line: origin.line, column: origin.column })
     }
 
-    fn error(&mut self, key: &'static str, message: String) {
+    fn error(&mut self, key: &'static str, message: impl Into<Text>) {
         self.say(Severity::Error, key, message);
     }
 
@@ -205,7 +210,7 @@ impl Resolver {
         let named = options.gpu.trim();
         let found = if named.is_empty() { None } else { Some(hardware::find(named)) };
         if options.vram_bytes == Some(0) {
-            self.error("vram", "a card without memory holds no run".to_owned());
+            self.error("vram", text::CARD_WITHOUT_MEMORY);
         }
         match (found, options.vram_bytes) {
             (Some(Ok(device)), None) => Some(device.clone()),
@@ -213,18 +218,16 @@ impl Resolver {
                 Some(Device { total_bytes: bytes, total_provenance: hardware::Provenance::Given, ..device.clone() })
             }
             (Some(Err(error)), _) => {
-                self.error("gpu", error.to_string());
+                self.error("gpu", error.text());
                 None
             }
             (None, Some(bytes)) => {
-                let message = format!(
-                    "compute capability {ASSUMED_CAPABILITY} is assumed, as of GeForce 40; a card's name says more"
-                );
+                let message = text::assumed_capability(ASSUMED_CAPABILITY.to_string());
                 self.say(Severity::Note, "vram", message);
                 Some(Device::custom(bytes, ASSUMED_CAPABILITY))
             }
             (None, None) => {
-                self.error("gpu", "name a card, or say how much memory it has".to_owned());
+                self.error("gpu", text::NAME_A_CARD);
                 None
             }
         }
@@ -241,29 +244,15 @@ impl Resolver {
         let init_from = self.settings.get_str("init_from").unwrap_or_default();
         if let Some(preset) = Preset::named(&init_from) {
             if block_size > GPT2_BLOCK_SIZE {
-                let message = format!(
-                    "{init_from} has {GPT2_BLOCK_SIZE} positions: nanoGPT stops at the first forward of block_size \
-                     {block_size}"
-                );
+                let message = text::too_many_positions(init_from, GPT2_BLOCK_SIZE, block_size);
                 self.error("block_size", message);
             }
             return preset.shape(block_size, dropout);
         }
         match init_from.as_str() {
             "scratch" => {}
-            "resume" => self.say(
-                Severity::Note,
-                "init_from",
-                "resume takes the model's shape from the checkpoint; the plan takes it from this config, and counts \
-                 the checkpoint's copy of the weights, which nanoGPT keeps on the card"
-                    .to_owned(),
-            ),
-            other => self.error(
-                "init_from",
-                format!(
-                    "init_from is {other:?}; nanoGPT knows scratch, resume, gpt2, gpt2-medium, gpt2-large, gpt2-xl"
-                ),
-            ),
+            "resume" => self.say(Severity::Note, "init_from", text::RESUMES),
+            other => self.error("init_from", text::unknown_init_from(other)),
         }
         GptShape {
             n_layer: self.count("n_layer"),
@@ -282,11 +271,8 @@ impl Resolver {
             return size;
         }
         if self.settings.get_str("dataset").as_deref() == Some(SHAKESPEARE_CHAR) {
-            self.say(
-                Severity::Note,
-                "vocab_size",
-                format!("vocab_size is {SHAKESPEARE_CHAR_VOCAB_SIZE}, from the meta.pkl of data/shakespeare_char"),
-            );
+            let message = text::vocab_of_shakespeare(SHAKESPEARE_CHAR_VOCAB_SIZE);
+            self.say(Severity::Note, "vocab_size", message);
             return SHAKESPEARE_CHAR_VOCAB_SIZE;
         }
         self.settings.vocab_size()
@@ -299,23 +285,18 @@ impl Resolver {
             "float16" => Dtype::Float16,
             "bfloat16" => Dtype::Bfloat16,
             other => {
-                self.error("dtype", format!("dtype is {other:?}; nanoGPT knows float32, bfloat16 and float16"));
+                self.error("dtype", text::unknown_dtype(other));
                 Dtype::Bfloat16
             }
         };
         let device = self.settings.get_str("device").unwrap_or_default();
         if !device.starts_with("cuda") && !device.is_empty() {
-            let message = format!("device is {device:?}; the plan is for the same run on a CUDA card");
-            self.say(Severity::Warning, "device", message);
+            self.say(Severity::Warning, "device", text::not_cuda(device));
         }
         let micro_steps = self.count("gradient_accumulation_steps");
         let world_size = options.world_size.max(1);
         if !micro_steps.is_multiple_of(world_size) {
-            let message = format!(
-                "gradient_accumulation_steps {micro_steps} is not a multiple of the {world_size} processes: nanoGPT \
-                 stops there"
-            );
-            self.error("gradient_accumulation_steps", message);
+            self.error("gradient_accumulation_steps", text::not_a_multiple(micro_steps, world_size));
         }
         TrainConfig {
             batch_size: self.count("batch_size"),
@@ -346,28 +327,19 @@ impl Resolver {
     /// skips a frame that takes or returns bfloat16 below 8.0: nanoGPT's forward returns logits, and each block's saves
     /// activations. Norms stay compiled, and under `no_grad` so do whole blocks; that takes no more than eager.
     fn compiles(&mut self, train: &TrainConfig, device: &Device, torch: TorchVersion) -> bool {
-        let (name, capability) = (&device.name, device.compute_capability);
+        let (name, capability) = (&*device.name, device.compute_capability);
         let unable = if !train.compile {
             return false;
         } else if torch < TorchVersion::new(2, 0) {
-            format!("PyTorch {torch} has no torch.compile, and nanoGPT stops; the plan is for compile=False")
+            text::no_compile_yet(torch.to_string())
         } else if capability < ComputeCapability::new(7, 0) {
-            format!(
-                "torch.compile stops on {name} (compute capability {capability}; Triton needs 7.0): the plan is for \
-                 compile=False"
-            )
+            text::no_triton(name, capability.to_string())
         } else if train.dtype != Dtype::Bfloat16 || device.supports_bfloat16() {
             return true;
         } else if torch < TorchVersion::new(2, 4) {
-            format!(
-                "torch.compile of PyTorch {torch} stops on {name} in bfloat16, which Triton builds for compute capability \
-                 8.0 and later: the plan is for compile=False"
-            )
+            text::no_bfloat16_in_triton(torch.to_string(), name)
         } else {
-            format!(
-                "torch.compile skips bfloat16 on {name} (compute capability {capability}, below 8.0), with a warning, and \
-                 the model runs eager: so does the plan; float16 is compiled"
-            )
+            text::compile_skips_bfloat16(name, capability.to_string())
         };
         self.say(Severity::Warning, "compile", unable);
         false
@@ -377,11 +349,7 @@ impl Resolver {
         if train.dtype != Dtype::Bfloat16 || device.supports_bfloat16() {
             return;
         }
-        let message = format!(
-            "{} has no bfloat16 units (compute capability {}, below 8.0): PyTorch emulates it, slowly, and without a \
-             fused attention; dtype float16 is what such a card is fast at",
-            device.name, device.compute_capability
-        );
+        let message = text::emulated_bfloat16(&*device.name, device.compute_capability.to_string());
         self.say(Severity::Warning, "dtype", message);
     }
 

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::dtype::Dtype;
+use crate::{
+    dtype::Dtype,
+    text::{self, Text},
+};
 
 /// The largest count (iterations, micro-steps, processes, sequences) a plan is made for.
 pub const MAX_COUNT: u64 = 1 << 40;
@@ -88,9 +91,9 @@ pub struct TrainConfig {
 
 /// Why a training config was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
+#[error("{}", self.text())]
 pub enum TrainConfigError {
     /// A count is zero or beyond what a plan is made for.
-    #[error("{name} is {value}; it must be from {min} to {max}")]
     OutOfRange {
         /// nanoGPT's name.
         name: &'static str,
@@ -102,11 +105,19 @@ pub enum TrainConfigError {
         max: u64,
     },
     /// The training dtype is none nanoGPT knows.
-    #[error("dtype is {0:?}; nanoGPT trains in float32, bfloat16 or float16")]
     Dtype(Dtype),
 }
 
 impl TrainConfigError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match *self {
+            Self::OutOfRange { name, value, min, max } => text::out_of_range(name, value, min, max),
+            Self::Dtype(dtype) => text::not_a_training_dtype(dtype.name()),
+        }
+    }
+
     /// nanoGPT's key that is at fault.
     #[must_use]
     pub const fn key(&self) -> &'static str {

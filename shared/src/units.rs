@@ -1,6 +1,6 @@
 //! Bytes as people and PyTorch write them.
 
-use crate::decimal;
+use crate::{decimal, text};
 
 /// Bytes in a KiB.
 pub const KIB: u64 = 1 << 10;
@@ -39,7 +39,7 @@ pub fn human_size(bytes: u64) -> String {
 
 /// A size that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no size; write it as 11.69GiB, 800MiB, 12GB or in bytes")]
+#[error("{}", text::not_a_size(self.text.as_str()))]
 pub struct ParseSizeError {
     /// What was given.
     pub text: String,

@@ -17,8 +17,7 @@ pub fn fragment() -> String {
 pub fn replace_fragment(fragment: &str) {
     let Ok(history) = window().history() else { return };
     // A relative address: with a <base> element a bare fragment would resolve against that.
-    let location = window().location();
-    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
+    let path = window().location().pathname().unwrap_or_default() + &query();
     // A browser that counts calls refuses some; the next edit writes the address again.
     drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
 }
@@ -54,7 +53,10 @@ fn session_storage() -> Option<Storage> {
 }
 
 const THEME_KEY: &str = "headroom.theme";
+const LANGUAGE_KEY: &str = "headroom.language";
 const TEXT_KEY: &str = "headroom.text";
+const MESSAGE_KEY: &str = "headroom.message";
+const CONFIG_KEY: &str = "headroom.config";
 const TEXT_OF_KEY: &str = "headroom.text_of";
 
 /// The theme that was chosen, if one was: "light" or "dark".
@@ -87,10 +89,52 @@ pub fn keep_text(fragment: &str, text: &str) {
     }
 }
 
+/// Keeps what was pasted for the same page in another language.
+pub fn keep_message(message: &str, config: &str) {
+    if let Some(storage) = session_storage() {
+        let _ = storage.set_item(MESSAGE_KEY, message);
+        let _ = storage.set_item(CONFIG_KEY, config);
+    }
+}
+
+/// The message and the config that were kept, which are given once.
+pub fn kept_message() -> Option<(String, String)> {
+    let storage = session_storage()?;
+    let kept = (storage.get_item(MESSAGE_KEY).ok()??, storage.get_item(CONFIG_KEY).ok()??);
+    let _ = storage.remove_item(MESSAGE_KEY);
+    let _ = storage.remove_item(CONFIG_KEY);
+    Some(kept)
+}
+
 /// The fragment and the text that were kept.
 pub fn kept_text() -> Option<(String, String)> {
     let storage = session_storage()?;
     Some((storage.get_item(TEXT_OF_KEY).ok()??, storage.get_item(TEXT_KEY).ok()??))
+}
+
+/// The text of the page's language, fetched along with its program (boot.js).
+pub fn fetched_text() -> String {
+    let text = js_sys::Reflect::get(&window(), &JsValue::from_str("headroomText"));
+    text.ok().and_then(|text| text.as_string()).unwrap_or_default()
+}
+
+/// The code of the language that is shown.
+pub fn language() -> String {
+    let root = document().document_element();
+    root.and_then(|root| root.get_attribute("lang")).unwrap_or_default()
+}
+
+/// Opens this address in another language, which is kept for the next visit too.
+pub fn open_in_language(code: &str) {
+    let _ = local_storage().map(|storage| storage.set_item(LANGUAGE_KEY, code));
+    let location = window().location();
+    let path = location.pathname().unwrap_or_default();
+    let _ = location.replace(&format!("{path}?lang={code}{}", fragment()));
+}
+
+/// The query of the address, with its `?`: what links to other pages carry along.
+pub fn query() -> String {
+    window().location().search().unwrap_or_default()
 }
 
 /// Copies a text; false where the browser does not let it.

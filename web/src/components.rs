@@ -9,6 +9,7 @@ pub mod field;
 pub mod fixes;
 pub mod form;
 pub mod header;
+pub mod language;
 pub mod message;
 pub mod more;
 pub mod notice;

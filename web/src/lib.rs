@@ -9,14 +9,24 @@ mod pages;
 mod state;
 mod text;
 
+use leptos::{mount::mount_to_body, prelude::*};
+
+use text::Key;
+
 /// Shows the calculator.
 pub fn budget() {
-    browser::remove_loading_screen();
-    leptos::mount::mount_to_body(pages::BudgetPage);
+    show(text::TITLE_BUDGET, pages::BudgetPage);
 }
 
 /// Shows the page that explains a message.
 pub fn diagnose() {
+    show(text::TITLE_DIAGNOSE, pages::DiagnosePage);
+}
+
+/// Shows a page in the language that was fetched along with it. Another one is another visit.
+fn show<V: IntoView + 'static>(title: Key, page: impl FnOnce() -> V + 'static) {
     browser::remove_loading_screen();
-    leptos::mount::mount_to_body(pages::DiagnosePage);
+    text::show(&browser::fetched_text());
+    document().set_title(text::t(title));
+    mount_to_body(page);
 }

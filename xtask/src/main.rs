@@ -13,10 +13,12 @@ mod outcome;
 mod packages;
 mod page;
 mod pins;
+mod prune;
 mod run;
 mod shell;
 mod size;
 mod test;
+mod texts;
 mod tools;
 
 use crate::{

@@ -6,8 +6,9 @@ use crate::{
     failure::{Doing, Result},
     files,
     packages::Packages,
+    prune,
     shell::{Shell, note, step},
-    tools::{self, PageTools},
+    texts, tools,
 };
 use std::{
     fs,
@@ -41,7 +42,11 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
     let apart = shell.target.join("xtask").join("pages");
     step("build the pages", "they are compiled to WebAssembly by Trunk; a minute or two from nothing", || {
         for page in PAGES {
-            trunk(shell, build, tools, page, &apart.join(page))?;
+            let folder = apart.join(page);
+            trunk(shell, build, page, &folder)?;
+            if build == Build::Release && tools.optimizers {
+                prune::program_in(shell, &folder)?;
+            }
         }
         files::remake(&dist)?;
         for page in PAGES {
@@ -52,10 +57,17 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
         }
         Ok(())
     })?;
-    step("bundle the pages", "one style sheet instead of many; small scripts where Node is installed", || {
-        PAGES.iter().try_for_each(|page| bundle::style_sheets_of(&dist, page))?;
-        bundle::make_small(shell, &dist, build == Build::Release && tools.optimizers)
-    })?;
+    step(
+        "bundle the pages",
+        "one style sheet instead of many, the texts of each language; small scripts where Node is installed",
+        || {
+            for page in PAGES {
+                bundle::style_sheets_of(&dist, page)?;
+                texts::add_to(&dist, page)?;
+            }
+            bundle::make_small(shell, &dist, build == Build::Release && tools.optimizers)
+        },
+    )?;
     step("compress the page", "it is sent as it lies, so no viewer costs the server anything", || {
         compress::folder(&dist, if build == Build::Release { Effort::Most } else { Effort::Little })
     })?;
@@ -63,22 +75,34 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// Every page is a program of its own, and its HTML names it.
-const PAGES: [&str; 2] = ["diagnose.html", "index.html"];
+pub const PAGES: [&str; 2] = ["diagnose.html", "index.html"];
 
-/// Outside of its release mode Trunk leaves wasm-opt alone; the profile is given either way.
-fn trunk(shell: &Shell, build: Build, tools: PageTools, page: &str, dist: &Path) -> Result<()> {
-    let (profile, wasm_opt) = match build {
-        Build::Release => ("page", tools.optimizers),
-        Build::Fast => ("page-fast", false),
+fn trunk(shell: &Shell, build: Build, page: &str, dist: &Path) -> Result<()> {
+    // In its release mode wasm-bindgen leaves out what it would check at run time.
+    let (profile, release) = match build {
+        Build::Release => ("page", "--release=true"),
+        Build::Fast => ("page-fast", "--release=false"),
     };
-    let release = format!("--release={wasm_opt}");
     // Trunk reads `NO_COLOR` as its own flag and refuses values other than true and false.
     shell
         .cmd("trunk")
         .args(["build", &format!("web/{page}"), "--dist", &dist.display().to_string()])
-        .args(["--cargo-profile", profile, &release])
+        .args(["--cargo-profile", profile, release])
         .env("NO_COLOR", "true")
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", without_paths(shell))
         .run("the lines above say which file; `cargo xtask help` lists the pinned versions of the tools")
+}
+
+/// The program names places in its sources where it fails; those of the machine it is built on are nobody's business.
+fn without_paths(shell: &Shell) -> String {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let registries = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok()).into_iter().flatten();
+    let mut folders: Vec<PathBuf> = registries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    folders.push(shell.root.clone());
+    // A path with a blank would be two arguments.
+    let plain = folders.iter().filter(|folder| !folder.to_string_lossy().contains(' '));
+    plain.map(|folder| format!("--remap-path-prefix={}=", folder.display())).collect::<Vec<_>>().join(" ")
 }
 
 /// Everything the page is made of.

@@ -5,6 +5,7 @@ use crate::{
     failure::{Doing, Failure, Result},
     files,
     shell::Shell,
+    texts,
 };
 use std::{
     collections::BTreeMap,
@@ -33,7 +34,7 @@ pub fn run(shell: &Shell) -> Result<()> {
     let mut of_pages: Vec<&str> = Vec::new();
     let mut largest = 0;
     for page in files.iter().filter(|file| file.name.ends_with(".html")) {
-        let first = first_load(&files, &page.name);
+        let first = in_one_language(&files, first_load(&files, &page.name));
         println!("first load of {}, as brotli:", page.name);
         for file in files.iter().filter(|file| first.contains(&file.name.as_str())) {
             println!("  {:>9}  {}", file.sent_bytes, file.name);
@@ -88,6 +89,15 @@ fn page_file(dist: &Path, file: &Path) -> Result<PageFile> {
     Ok(PageFile { name, sent_bytes, text: String::from_utf8(plain).unwrap_or_default() })
 }
 
+/// Of the texts that a page names it fetches one language: the largest is counted, and no other is fetched later.
+fn in_one_language<'a>(files: &'a [PageFile], mut first: Vec<&'a str>) -> Vec<&'a str> {
+    let texts = files.iter().filter(|file| file.name.starts_with(texts::PREFIX) && first.contains(&&*file.name));
+    if let Some(largest) = texts.max_by_key(|file| file.sent_bytes) {
+        first.retain(|name| !name.starts_with(texts::PREFIX) || *name == largest.name);
+    }
+    first
+}
+
 /// A page, the files it names, and what those import or refer to at once.
 fn first_load<'a>(files: &'a [PageFile], page: &str) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
@@ -130,7 +140,7 @@ fn names(statement: &str, name: &str) -> bool {
 /// The other files by module: `demo.js` and `demo_bg.wasm` are one.
 fn lazy_modules<'a>(files: &'a [PageFile], first: &[&str]) -> BTreeMap<&'a str, usize> {
     let mut modules = BTreeMap::new();
-    for file in files.iter().filter(|file| !first.contains(&file.name.as_str())) {
+    for file in files.iter().filter(|file| !first.contains(&&*file.name) && !file.name.starts_with(texts::PREFIX)) {
         let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
         *modules.entry(stem.trim_end_matches("_bg")).or_insert(0) += file.sent_bytes;
     }

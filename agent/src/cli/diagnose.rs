@@ -7,7 +7,8 @@ use std::{
 };
 
 use headroom_shared::{
-    oom::{Diagnosis, Kind, Report, diagnose, in_phase, shape},
+    oom::{Diagnosis, Kind, Report, diagnose, shape},
+    text,
     units::human_size,
 };
 
@@ -53,7 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let sources = plan::sources(&request.given)?;
     let diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
     if request.json {
-        let json = serde_json::to_string_pretty(&diagnosis.json()).map_err(plan::Error::from)?;
+        let json = serde_json::to_string_pretty(&diagnosis.json(text::english())).map_err(plan::Error::from)?;
         print::data(&(json + "\n"))?;
     } else {
         print::data(&report(&diagnosis, &Style::of_stdout()))?;
@@ -107,7 +108,7 @@ fn decoded(bytes: &[u8]) -> String {
 }
 
 fn report(diagnosis: &Diagnosis, style: &Style) -> String {
-    let mut parts = vec![style.wrapped(&diagnosis.explanation.text, 0)];
+    let mut parts = vec![style.wrapped(&diagnosis.explanation.text.to_string(), 0)];
     parts.extend(other_messages(&diagnosis.report, style));
     parts.extend(matches(diagnosis, style));
     parts.extend(arithmetic(diagnosis, style));
@@ -139,7 +140,7 @@ fn matches(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     }
     let mut text = style.paint(Ink::Heading, "Tensors of that size") + "\n";
     for found in matches {
-        let phase = found.phase.map_or_else(String::new, |phase| format!(", {}", in_phase(phase)));
+        let phase = found.phase.map_or_else(String::new, |phase| format!(", {}", phase.text_in()));
         let exact = if found.exact { "  (to the digit)" } else { "" };
         let line = format!("{} {} {}{phase}{exact}", found.tensor, shape(&found.shape), found.dtype.name());
         text.push_str(&style.wrapped(&line, 2));

@@ -1,7 +1,7 @@
 //! What to change, for a person: what suffices, best first; what helps without sufficing; and the bounds.
 
 use headroom_shared::{
-    advice::{Advice, Effect, Fix},
+    advice::{Advice, Fix},
     plan::Plan,
     units::human_size,
 };
@@ -46,11 +46,7 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
 }
 
 fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {
-    let effect = match fix.effect() {
-        Effect::None => "same training",
-        Effect::Small => "nearly the same training",
-        Effect::ChangesModel => "another model",
-    };
+    let effect = fix.effect().text();
     let time = fix.step_time_ratio.map_or_else(String::new, |ratio| format!(", about {ratio:.2} x the time"));
     let left = human_size(fix.headroom_bytes.unsigned_abs());
     let head = format!("{rank}  {}", arguments(fix, plan));

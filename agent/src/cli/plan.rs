@@ -18,6 +18,7 @@ use headroom_shared::{
     nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Severity, Source},
     plan::{Plan, PlanError, plan},
     session::{Finding, Resolved, resolve},
+    text,
 };
 use thiserror::Error;
 
@@ -127,7 +128,7 @@ fn answer(request: &Request, resolved: &Resolved, plan: &Plan) -> Result<String,
     }
     let advice = advise(&resolved.settings, &request.options, plan);
     if request.json {
-        return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config, &advice))? + "\n");
+        return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config, &advice, text::english()))? + "\n");
     }
     Ok(report::report(plan, &advice, &resolved.findings, &Style::of_stdout()))
 }
@@ -177,17 +178,14 @@ fn not_text(name: String, at: usize, bytes: &[u8]) -> Error {
 
 /// What the reader says, in the light of what it cannot know: our own key and options.
 pub fn problems(resolved: &Resolved) -> Vec<Problem> {
-    const UNKNOWN_KEY: &str = "Unknown config key: ";
     let mut problems = resolved.settings.problems.as_slice().to_vec();
-    problems.retain(|problem| !problem.message.ends_with(&format!("{UNKNOWN_KEY}{EVAL_BATCH_SIZE}")));
+    problems.retain(|problem| problem.message != text::unknown_key(EVAL_BATCH_SIZE));
     // nanoGPT stops at the first thing that is wrong with an argument.
     let mut stopped_at = BTreeSet::new();
     problems.retain(|problem| !stops_nanogpt(problem) || stopped_at.insert(problem.source.clone()));
     for problem in &mut problems {
-        if problem.hint.is_none()
-            && let Some((_, key)) = problem.message.split_once(UNKNOWN_KEY)
-        {
-            problem.hint = nearest(FLAGS, key).map(|near| format!("did you mean {near}?"));
+        if problem.hint.is_none() && problem.message.is(&text::unknown_key("")) {
+            problem.hint = nearest(FLAGS, &problem.source).map(text::did_you_mean);
         }
     }
     problems

@@ -6,6 +6,7 @@ use crate::{
     memory::message::TorchVersion,
     nanogpt::{Settings, Value},
     session::Options,
+    text::{self, Key},
     train_config::{Attention, CrossEntropy, Optimizer},
 };
 
@@ -49,6 +50,20 @@ impl Switch {
             Self::Adamw8bit => "optimizer",
             Self::ExpandableSegments => "expandable_segments",
             Self::NoOtherProcesses => "other_processes",
+        }
+    }
+
+    /// Its name for a person.
+    #[must_use]
+    pub const fn text(self) -> Key {
+        match self {
+            Self::DelEvalLogits => text::SWITCH_DEL_EVAL_LOGITS,
+            Self::ChunkedLoss => text::SWITCH_CHUNKED_LOSS,
+            Self::ActivationCheckpointing => text::SWITCH_CHECKPOINTING,
+            Self::FlashAttention => text::SWITCH_FLASH_ATTENTION,
+            Self::Adamw8bit => text::SWITCH_ADAMW_8BIT,
+            Self::ExpandableSegments => text::SWITCH_EXPANDABLE,
+            Self::NoOtherProcesses => text::SWITCH_NO_OTHERS,
         }
     }
 

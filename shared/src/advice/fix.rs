@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value as Json};
 
 use super::Change;
-use crate::units::human_size;
+use crate::text::{self, Key, Part, Table, Text};
 
 /// A kind of change, by what a person does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,16 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// In words, for a person.
+    #[must_use]
+    pub const fn text(self) -> Key {
+        match self {
+            Self::None => text::SAME_TRAINING,
+            Self::Small => text::NEARLY_SAME_TRAINING,
+            Self::ChangesModel => text::ANOTHER_MODEL,
+        }
+    }
+
     /// The word of the JSON contract.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -94,31 +104,21 @@ impl Kind {
 
     /// Why it helps and what it costs, in a sentence.
     #[must_use]
-    pub const fn reason(self) -> &'static str {
+    pub const fn reason(self) -> Key {
         match self {
-            Self::MicroBatch => "fewer sequences at a time, accumulated to the same tokens an iteration",
-            Self::EvalBatch => "evaluation alone runs on fewer sequences; nanoGPT's get_batch needs a line for it",
-            Self::DelEvalLogits => {
-                "the last evaluation batch's logits go before the next are made; one line in estimate_loss"
-            }
-            Self::Compile => "torch.compile never holds the float32 copies of the logits, and is faster",
-            Self::ExpandableSegments => {
-                "memory is cached but in pieces that are too small; segments that grow avoid that"
-            }
-            Self::FlashAttention => "attention's T x T matrices are never stored, and it is faster",
-            Self::ChunkedLoss => "logits exist for one chunk of tokens at a time; the loss in model.py is rewritten",
-            Self::ActivationCheckpointing => {
-                "only each block's input is kept, the rest computed again in backward; a line in model.py, and slower"
-            }
-            Self::Dtype => {
-                "activations and logits take two bytes an element, and products run on tensor cores where the card has them"
-            }
-            Self::Adamw8bit => "AdamW's moments take one byte each instead of four; needs bitsandbytes",
-            Self::OtherProcesses => "what other programs hold on the card is free again",
-            Self::BlockSize => {
-                "shorter sequences, at the same number of tokens an iteration: the model sees less context"
-            }
-            Self::Model => "a smaller model",
+            Self::MicroBatch => text::WHY_MICRO_BATCH,
+            Self::EvalBatch => text::WHY_EVAL_BATCH,
+            Self::DelEvalLogits => text::WHY_DEL_EVAL_LOGITS,
+            Self::Compile => text::WHY_COMPILE,
+            Self::ExpandableSegments => text::WHY_EXPANDABLE,
+            Self::FlashAttention => text::WHY_FLASH_ATTENTION,
+            Self::ChunkedLoss => text::WHY_CHUNKED_LOSS,
+            Self::ActivationCheckpointing => text::WHY_CHECKPOINTING,
+            Self::Dtype => text::WHY_DTYPE,
+            Self::Adamw8bit => text::WHY_ADAMW_8BIT,
+            Self::OtherProcesses => text::WHY_NO_OTHERS,
+            Self::BlockSize => text::WHY_BLOCK_SIZE,
+            Self::Model => text::WHY_MODEL,
         }
     }
 }
@@ -159,9 +159,17 @@ impl Fix {
 
     /// The reasons of its kinds.
     #[must_use]
-    pub fn note(&self) -> String {
-        let reasons: Vec<&str> = self.kinds.iter().map(|kind| kind.reason()).collect();
-        reasons.join("; ")
+    pub fn note(&self) -> Text {
+        let mut reasons = self.kinds.iter().map(|kind| Text::from(kind.reason()));
+        let first = reasons.next().unwrap_or_else(|| text::verbatim(""));
+        reasons.fold(first, |all, reason| text::and_also(all, reason))
+    }
+
+    /// What is left or still lacking, and why.
+    #[must_use]
+    pub fn outcome(&self) -> Text {
+        let size: Part = text::size(self.headroom_bytes.unsigned_abs());
+        if self.fits { text::outcome_leaves(size, self.note()) } else { text::outcome_lacks(size, self.note()) }
     }
 
     /// The JSON contract's `changes`.
@@ -174,9 +182,9 @@ impl Fix {
         changes
     }
 
-    /// The JSON contract's row.
+    /// The JSON contract's row, its note in a language.
     #[must_use]
-    pub fn json(&self) -> Json {
+    pub fn json(&self, table: &Table) -> Json {
         let mut row = Map::new();
         let mut put = |key: &str, value: Json| row.insert(key.to_owned(), value);
         put("id", Json::from(self.id()));
@@ -185,9 +193,7 @@ impl Fix {
         put("fits", Json::from(self.fits));
         put("step_time_ratio", Json::from(self.step_time_ratio));
         put("effect_on_training", Json::from(self.effect().name()));
-        let size = human_size(self.headroom_bytes.unsigned_abs());
-        let left = if self.fits { format!("leaves {size}") } else { format!("{size} short still") };
-        put("note", Json::from(format!("{left}: {}", self.note())));
+        put("note", Json::from(table.say(&self.outcome())));
         Json::Object(row)
     }
 

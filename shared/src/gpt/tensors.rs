@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dtype::Dtype;
+use crate::{
+    dtype::Dtype,
+    text::{self, Key, Text},
+};
 
 mod dims;
 mod parameters;
@@ -68,14 +71,18 @@ impl Category {
         }
     }
 
-    /// The name for a person, in English.
+    /// The name for a person.
     #[must_use]
-    pub const fn label(self) -> &'static str {
+    pub const fn text(self) -> Key {
         match self {
-            Self::OptimizerState => "optimizer state",
-            Self::CastCache => "cast cache",
-            Self::LogitsAndLoss => "logits and loss",
-            _ => self.name(),
+            Self::Parameters => text::CATEGORY_PARAMETERS,
+            Self::Gradients => text::CATEGORY_GRADIENTS,
+            Self::OptimizerState => text::CATEGORY_OPTIMIZER_STATE,
+            Self::CastCache => text::CATEGORY_CAST_CACHE,
+            Self::Activations => text::CATEGORY_ACTIVATIONS,
+            Self::LogitsAndLoss => text::CATEGORY_LOGITS_AND_LOSS,
+            Self::Workspace => text::CATEGORY_WORKSPACE,
+            Self::Input => text::CATEGORY_INPUT,
         }
     }
 }
@@ -189,10 +196,18 @@ pub struct TensorBytes {
 
 /// A tensor of the run is larger than any plan is made for.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} would take more than 32 TiB; no plan is made for tensors of that size")]
+#[error("{}", self.text())]
 pub struct TensorTooLarge {
     /// The tensor's name.
     pub name: &'static str,
+}
+
+impl TensorTooLarge {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        text::tensor_too_large(self.name)
+    }
 }
 
 impl TensorBytes {

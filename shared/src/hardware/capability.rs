@@ -9,6 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::text;
+
 /// CUDA's number for an architecture, shown as "8.9".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -21,7 +23,7 @@ pub struct ComputeCapability {
 
 /// A text that is no compute capability.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is not a compute capability; write it like 8.9 or sm_89")]
+#[error("{}", text::not_a_capability(self.text.as_str()))]
 pub struct ParseComputeCapabilityError {
     /// What was given.
     pub text: String,

@@ -17,6 +17,7 @@
 use thiserror::Error;
 
 use super::{Device, devices};
+use crate::text::{self, Text};
 
 /// Names that rule 3 of this module resolves to.
 const DEFAULT_VARIANTS: [&str; 4] =
@@ -62,9 +63,9 @@ const PREFIXES: [&str; 6] = ["nvidia", "geforce", "tesla", "quadro", "rtx", "gtx
 
 /// Why a name did not lead to one card.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", self.text())]
 pub enum UnknownDevice {
     /// No card matches.
-    #[error("no card named {query:?} is in the table{}", closest_are(suggestions))]
     NotFound {
         /// What was asked for, shortened if it was long.
         query: String,
@@ -72,7 +73,6 @@ pub enum UnknownDevice {
         suggestions: Vec<&'static str>,
     },
     /// Cards with different memory match.
-    #[error("{query:?} is the name of cards with different memory; say which: {}", candidates.join(", "))]
     Ambiguous {
         /// What was asked for, shortened if it was long.
         query: String,
@@ -82,6 +82,20 @@ pub enum UnknownDevice {
 }
 
 impl UnknownDevice {
+    /// What is wrong, with what may be meant.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::NotFound { query, suggestions } if suggestions.is_empty() => text::no_such_card(query.as_str()),
+            Self::NotFound { query, suggestions } => {
+                text::no_such_card_but(query.as_str(), text::names(suggestions.iter().copied()), suggestions.len())
+            }
+            Self::Ambiguous { query, candidates } => {
+                text::several_cards(query.as_str(), text::names(candidates.iter().copied()))
+            }
+        }
+    }
+
     /// Names to offer instead, best first.
     #[must_use]
     pub fn suggestions(&self) -> &[&'static str] {
@@ -126,14 +140,6 @@ pub fn find(name: &str) -> Result<&'static Device, UnknownDevice> {
         return Ok(default);
     }
     Err(UnknownDevice::Ambiguous { query, candidates: matches.iter().map(|device| &*device.name).collect() })
-}
-
-fn closest_are(suggestions: &[&str]) -> String {
-    match suggestions {
-        [] => ", which has NVIDIA's since Pascal".to_owned(),
-        [one] => format!("; the closest is {one}"),
-        several => format!("; the closest are {}", several.join(", ")),
-    }
 }
 
 /// The one card whose name, or unshared reported name, is the query up to case, spaces and "NVIDIA".

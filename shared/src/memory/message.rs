@@ -3,7 +3,10 @@
 //! Source: the format in c10/cuda/CUDACachingAllocator.cpp, version by version, held against messages that people posted.
 
 use super::simulate::Failure;
-use crate::units::pytorch_size;
+use crate::{
+    text::{self, Text},
+    units::pytorch_size,
+};
 
 /// A PyTorch version, as far as texts and defaults depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -41,10 +44,18 @@ impl std::fmt::Display for TorchVersion {
 
 /// A version that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no PyTorch version; write it as 2.11")]
+#[error("{}", self.text())]
 pub struct ParseTorchVersionError {
     /// What was given.
     pub text: String,
+}
+
+impl ParseTorchVersionError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        text::not_a_version(self.text.as_str())
+    }
 }
 
 impl std::str::FromStr for TorchVersion {

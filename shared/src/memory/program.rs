@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::gpt::tensors::{Dims, Stored, TensorBytes};
+use crate::{
+    gpt::tensors::{Dims, Stored, TensorBytes},
+    text::{self, Key},
+};
 
 /// A part of the run, under the name of the JSON contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -38,6 +41,44 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Its name for a person.
+    #[must_use]
+    pub const fn text(self) -> Key {
+        match self {
+            Self::Init => text::PHASE_INIT,
+            Self::EvalFirst => text::PHASE_EVAL_FIRST,
+            Self::Eval => text::PHASE_EVAL,
+            Self::FirstForward => text::PHASE_FIRST_FORWARD,
+            Self::FirstBackward => text::PHASE_FIRST_BACKWARD,
+            Self::FirstOptimizer => text::PHASE_FIRST_OPTIMIZER,
+            Self::LaterEvalFirst => text::PHASE_LATER_EVAL_FIRST,
+            Self::LaterEval => text::PHASE_LATER_EVAL,
+            Self::SteadyForward => text::PHASE_FORWARD,
+            Self::SteadyBackward => text::PHASE_BACKWARD,
+            Self::SteadyOptimizer => text::PHASE_OPTIMIZER,
+            Self::Rest => text::PHASE_REST,
+        }
+    }
+
+    /// Its name in a sentence, as in "fails in the first forward".
+    #[must_use]
+    pub const fn text_in(self) -> Key {
+        match self {
+            Self::Init => text::IN_INIT,
+            Self::EvalFirst => text::IN_EVAL_FIRST,
+            Self::Eval => text::IN_EVAL,
+            Self::FirstForward => text::IN_FIRST_FORWARD,
+            Self::FirstBackward => text::IN_FIRST_BACKWARD,
+            Self::FirstOptimizer => text::IN_FIRST_OPTIMIZER,
+            Self::LaterEvalFirst => text::IN_LATER_EVAL_FIRST,
+            Self::LaterEval => text::IN_LATER_EVAL,
+            Self::SteadyForward => text::IN_FORWARD,
+            Self::SteadyBackward => text::IN_BACKWARD,
+            Self::SteadyOptimizer => text::IN_OPTIMIZER,
+            Self::Rest => text::IN_REST,
+        }
+    }
+
     /// All, in the order of the JSON contract.
     pub const ALL: [Self; 12] = [
         Self::Init,

@@ -8,7 +8,10 @@ use super::problem::{Problem, Severity};
 use super::settings::{Origin, Setting, Settings, Span};
 use super::shortened;
 use super::value::Value;
-use crate::decimal;
+use crate::{
+    decimal,
+    text::{self, Text},
+};
 
 /// Takes an argument into `settings`. Where nanoGPT would stop, that is said and the value that is meant is used.
 pub(super) fn read_override(text: &str, source: usize, settings: &mut Settings) {
@@ -36,8 +39,9 @@ struct Speaker<'a> {
 }
 
 impl Speaker<'_> {
-    fn error(&mut self, message: String, hint: Option<String>) {
+    fn error(&mut self, message: impl Into<Text>, hint: Option<Text>) {
         let (severity, source) = (Severity::Error, shortened(self.text));
+        let message = message.into();
         self.said.push(Problem { severity, source, line: 0, column: 0, message, hint });
     }
 }
@@ -45,18 +49,18 @@ impl Speaker<'_> {
 fn split<'a>(text: &'a str, say: &mut Speaker<'_>) -> Option<(&'a str, &'a str)> {
     let Some((flag, val)) = text.split_once('=') else {
         let hint = text.strip_prefix("--").map(|key| match defaults::find(key).map(|k| k.default.type_name()) {
-            Some("bool") => format!("--{key}=True"),
-            _ => "write --key=value with no space".into(),
+            Some("bool") => text::verbatim(format!("--{key}=True")),
+            _ => text::WRITE_KEY_VALUE.into(),
         });
-        say.error("nanoGPT stops: this argument has no `=`".into(), hint);
+        say.error(text::NO_EQUALS, hint);
         return None;
     };
     let Some(key) = flag.strip_prefix("--") else {
-        say.error("nanoGPT stops: an argument with `=` has to start with `--`".into(), Some(format!("--{}", say.text)));
+        say.error(text::NO_DASHES, Some(text::verbatim(format!("--{}", say.text))));
         return defaults::find(flag).map(|_| (flag, val));
     };
     if val.contains('=') {
-        say.error("nanoGPT stops: there is more than one `=`".into(), None);
+        say.error(text::TWO_EQUALS, None);
     }
     Some((key, val))
 }
@@ -67,14 +71,14 @@ fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mu
     // nanoGPT compares with whatever the name holds by now, which a config file may have given another type.
     let current = settings.value(key).map(|v| v.type_name());
     let Some(expected) = current.or_else(|| defaults::find(key).map(|k| k.default.type_name())) else {
-        let near = defaults::nearest(key).map(|near| format!("did you mean --{near}={val}?"));
-        say.error(format!("nanoGPT stops: ValueError: Unknown config key: {}", shortened(key)), near);
+        let near = defaults::nearest(key).map(|near| text::did_you_mean(format!("--{near}={val}")));
+        say.error(text::unknown_key(shortened(key)), near);
         return Some(literal.ok().unwrap_or_else(|| Value::Str(val.into())));
     };
     let value = match literal {
         Ok(value) => value,
         Err(NoLiteral::TooLarge) if expected == "int" => {
-            say.error(format!("{key} is a whole number beyond 64 bits, and beyond what a plan is made for"), None);
+            say.error(text::beyond_plans(key), None);
             return None;
         }
         Err(NoLiteral::TooLarge) => {
@@ -96,12 +100,12 @@ fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mu
         (_, "str") => Some(format!("--{key}=\"'{val}'\"")),
         _ => None,
     };
-    say.error(mismatch(key, value.type_name(), expected), hint);
+    say.error(mismatch(key, value.type_name(), expected), hint.map(text::verbatim));
     Some(value)
 }
 
-fn mismatch(key: &str, found: &str, expected: &str) -> String {
-    format!("nanoGPT stops: {key} is of type {expected}, and this is of type {found}")
+fn mismatch(key: &str, found: &str, expected: &str) -> Text {
+    text::type_mismatch(key, expected, found)
 }
 
 /// The value of an argument that `literal_eval` leaves a string where no string belongs.
@@ -112,7 +116,7 @@ fn meant(key: &str, val: &str, source: usize, settings: &mut Settings, expected:
         _ => evaluate(val, source, settings, false).ok(),
     };
     let value = value.filter(|v| v.type_name() == expected || (expected == "float" && v.type_name() == "int"));
-    say.error(mismatch(key, "str", expected), value.as_ref().map(|v| format!("--{key}={v}")));
+    say.error(mismatch(key, "str", expected), value.as_ref().map(|v| text::verbatim(format!("--{key}={v}"))));
     value.unwrap_or_else(|| Value::Str(val.into()))
 }
 

@@ -55,12 +55,10 @@ pub struct Key {
     pub name: &'static str,
     /// Its type and its value where nobody sets it.
     pub default: DefaultValue,
-    /// One line for a person, in English.
-    pub doc: &'static str,
 }
 
-const fn key(name: &'static str, default: DefaultValue, doc: &'static str) -> Key {
-    Key { name, default, doc }
+const fn key(name: &'static str, default: DefaultValue) -> Key {
+    Key { name, default }
 }
 
 /// Vocabulary size where the data set names none: GPT-2's 50257 rounded up to a multiple of 64.
@@ -71,45 +69,76 @@ pub const DEFAULT_VOCAB_SIZE: u64 = 50304;
 pub const KEYS: [Key; 35] = {
     use DefaultValue::{Bool, DtypeByDevice, EvalBatchByTraining, Float, Int, Str, VocabByDataset};
     [
-        key("out_dir", Str("out"), "Folder that checkpoints are written to."),
-        key("eval_interval", Int(2000), "Steps from one evaluation to the next; the first is before step 0."),
-        key("log_interval", Int(1), "Steps from one printed loss to the next."),
-        key("eval_iters", Int(200), "Batches per split in one evaluation."),
-        key("eval_only", Bool(false), "Stop after the first evaluation."),
-        key("always_save_checkpoint", Bool(true), "Save after each evaluation, not only after the best."),
-        key("init_from", Str("scratch"), "Where weights start: scratch, resume, or a GPT-2 size such as gpt2-xl."),
-        key("wandb_log", Bool(false), "Report to Weights & Biases."),
-        key("wandb_project", Str("owt"), "Project name there."),
-        key("wandb_run_name", Str("gpt2"), "Run name there."),
-        key("dataset", Str("openwebtext"), "Folder under data/ with train.bin and val.bin."),
-        key("gradient_accumulation_steps", Int(40), "Micro-batches per optimizer step, over all GPUs together."),
-        key("batch_size", Int(12), "Sequences per micro-batch on one GPU."),
-        key("block_size", Int(1024), "Tokens per sequence."),
-        key("n_layer", Int(12), "Transformer blocks."),
-        key("n_head", Int(12), "Attention heads; must divide n_embd."),
-        key("n_embd", Int(768), "Channels per token."),
-        key("dropout", Float(0.0), "Share of activations dropped in training."),
-        key("bias", Bool(false), "Biases in linear and LayerNorm layers."),
-        key("learning_rate", Float(6e-4), "Highest learning rate."),
-        key("max_iters", Int(600_000), "Optimizer steps in the whole run."),
-        key("weight_decay", Float(0.1), "AdamW's decay of matrices."),
-        key("beta1", Float(0.9), "AdamW's decay of the first moment."),
-        key("beta2", Float(0.95), "AdamW's decay of the second moment."),
-        key("grad_clip", Float(1.0), "Largest gradient norm; 0.0 turns clipping off."),
-        key("decay_lr", Bool(true), "Lower the learning rate along a cosine."),
-        key("warmup_iters", Int(2000), "Steps over which the learning rate rises."),
-        key("lr_decay_iters", Int(600_000), "Step at which the learning rate reaches min_lr."),
-        key("min_lr", Float(6e-5), "Learning rate after the decay."),
-        key("backend", Str("nccl"), "How several processes exchange gradients."),
-        key("device", Str("cuda"), "Where to train: cuda, cuda:1, cpu, mps."),
-        key("dtype", DtypeByDevice, "Type of autocast: float32, bfloat16 or float16."),
-        key("compile", Bool(true), "Pass the model through torch.compile."),
-        key(
-            "eval_batch_size",
-            EvalBatchByTraining,
-            "Sequences per batch of an evaluation; a patch of nanoGPT's users.",
-        ),
-        key("vocab_size", VocabByDataset, "Entries of the vocabulary; nanoGPT reads it from the data set."),
+        // Folder that checkpoints are written to.
+        key("out_dir", Str("out")),
+        // Steps from one evaluation to the next; the first is before step 0.
+        key("eval_interval", Int(2000)),
+        // Steps from one printed loss to the next.
+        key("log_interval", Int(1)),
+        // Batches per split in one evaluation.
+        key("eval_iters", Int(200)),
+        // Stop after the first evaluation.
+        key("eval_only", Bool(false)),
+        // Save after each evaluation, not only after the best.
+        key("always_save_checkpoint", Bool(true)),
+        // Where weights start: scratch, resume, or a GPT-2 size such as gpt2-xl.
+        key("init_from", Str("scratch")),
+        // Report to Weights & Biases.
+        key("wandb_log", Bool(false)),
+        // Project name there.
+        key("wandb_project", Str("owt")),
+        // Run name there.
+        key("wandb_run_name", Str("gpt2")),
+        // Folder under data/ with train.bin and val.bin.
+        key("dataset", Str("openwebtext")),
+        // Micro-batches per optimizer step, over all GPUs together.
+        key("gradient_accumulation_steps", Int(40)),
+        // Sequences per micro-batch on one GPU.
+        key("batch_size", Int(12)),
+        // Tokens per sequence.
+        key("block_size", Int(1024)),
+        // Transformer blocks.
+        key("n_layer", Int(12)),
+        // Attention heads; must divide n_embd.
+        key("n_head", Int(12)),
+        // Channels per token.
+        key("n_embd", Int(768)),
+        // Share of activations dropped in training.
+        key("dropout", Float(0.0)),
+        // Biases in linear and LayerNorm layers.
+        key("bias", Bool(false)),
+        // Highest learning rate.
+        key("learning_rate", Float(6e-4)),
+        // Optimizer steps in the whole run.
+        key("max_iters", Int(600_000)),
+        // AdamW's decay of matrices.
+        key("weight_decay", Float(0.1)),
+        // AdamW's decay of the first moment.
+        key("beta1", Float(0.9)),
+        // AdamW's decay of the second moment.
+        key("beta2", Float(0.95)),
+        // Largest gradient norm; 0.0 turns clipping off.
+        key("grad_clip", Float(1.0)),
+        // Lower the learning rate along a cosine.
+        key("decay_lr", Bool(true)),
+        // Steps over which the learning rate rises.
+        key("warmup_iters", Int(2000)),
+        // Step at which the learning rate reaches min_lr.
+        key("lr_decay_iters", Int(600_000)),
+        // Learning rate after the decay.
+        key("min_lr", Float(6e-5)),
+        // How several processes exchange gradients.
+        key("backend", Str("nccl")),
+        // Where to train: cuda, cuda:1, cpu, mps.
+        key("device", Str("cuda")),
+        // Type of autocast: float32, bfloat16 or float16.
+        key("dtype", DtypeByDevice),
+        // Pass the model through torch.compile.
+        key("compile", Bool(true)),
+        // Sequences per batch of an evaluation; a patch of nanoGPT's users.
+        key("eval_batch_size", EvalBatchByTraining),
+        // Entries of the vocabulary; nanoGPT reads it from the data set.
+        key("vocab_size", VocabByDataset),
     ]
 };
 
@@ -152,10 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_documented() {
+    fn names_are_unique() {
         for (i, key) in KEYS.iter().enumerate() {
             assert!(KEYS[..i].iter().all(|other| other.name != key.name), "{} stands twice", key.name);
-            assert!(key.doc.ends_with('.'), "{} has no sentence", key.name);
         }
     }
 

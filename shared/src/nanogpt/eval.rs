@@ -6,32 +6,35 @@ use std::cmp::Ordering;
 use super::literal::MAX_VALUE_BYTES;
 use super::problem::Severity;
 use super::value::Value;
-use crate::decimal;
+use crate::{
+    decimal,
+    text::{self, Key},
+};
 
 /// Why a value is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub severity: Severity,
-    pub what: &'static str,
+    pub what: Key,
 }
 
 /// Python would stop here.
-pub(super) const fn stops(what: &'static str) -> Reason {
+pub(super) const fn stops(what: Key) -> Reason {
     Reason { severity: Severity::Error, what }
 }
 
 /// Python goes on, this reader does not follow.
-pub(super) const fn skipped(what: &'static str) -> Reason {
+pub(super) const fn skipped(what: Key) -> Reason {
     Reason { severity: Severity::Warning, what }
 }
 
 pub(super) type Computed = Result<Value, Reason>;
 
-pub(super) const TOO_LARGE: &str = "a whole number beyond 64 bits is not evaluated";
-const ZERO_DIVISION: Reason = stops("Python stops here: division by zero");
-const TYPES: Reason = stops("Python stops here: the types do not go together");
-const COLLECTION: Reason = skipped("lists, tuples and dicts are not computed with");
-const NOT_FOLLOWED: Reason = skipped("this call is not evaluated");
+pub(super) const TOO_LARGE: Key = text::INT_TOO_LARGE;
+const ZERO_DIVISION: Reason = stops(text::PYTHON_ZERO_DIVISION);
+const TYPES: Reason = stops(text::PYTHON_TYPES);
+const COLLECTION: Reason = skipped(text::NO_COLLECTIONS);
+const NOT_FOLLOWED: Reason = skipped(text::CALL_NOT_EVALUATED);
 
 /// Functions that are evaluated.
 pub(super) const BUILTINS: [&str; 8] = ["str", "int", "float", "bool", "abs", "max", "min", "round"];
@@ -80,7 +83,7 @@ pub(super) fn binary(op: &str, left: &Value, right: &Value) -> Computed {
             let n = usize::try_from(*n).unwrap_or(0);
             bounded(s.len().saturating_mul(n), || s.repeat(n))
         }
-        ("%", Value::Str(_), _) => Err(skipped("string formatting is not evaluated")),
+        ("%", Value::Str(_), _) => Err(skipped(text::NO_FORMATTING)),
         ("&", Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(*a & *b)),
         ("|", Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(*a | *b)),
         ("^", Value::Bool(a), Value::Bool(b)) => Ok(Value::Bool(*a ^ *b)),
@@ -99,7 +102,7 @@ fn wrong_type(left: &Value, right: &Value) -> Reason {
 
 fn bounded(length: usize, make: impl FnOnce() -> String) -> Computed {
     if length > MAX_VALUE_BYTES {
-        return Err(skipped("a string of more than 1,024 bytes is not kept"));
+        return Err(skipped(text::STRING_TOO_LONG));
     }
     Ok(Value::Str(make()))
 }
@@ -123,7 +126,7 @@ fn int_op(op: &str, a: i64, b: i64) -> Computed {
         "&" => Some(a & b),
         "|" => Some(a | b),
         "^" => Some(a ^ b),
-        "<<" | ">>" if b < 0 => return Err(stops("Python stops here: negative shift count")),
+        "<<" | ">>" if b < 0 => return Err(stops(text::PYTHON_SHIFT)),
         "<<" => match u32::try_from(b) {
             _ if a == 0 => Some(0),
             Ok(count) if count < 63 => a.checked_mul(1 << count),
@@ -161,12 +164,12 @@ fn float_op(op: &str, a: f64, b: f64) -> Computed {
         "//" => floor_div_rem(a, b).0,
         "%" => floor_div_rem(a, b).1,
         "**" if a < 0.0 && a.is_finite() && b.is_finite() && b != b.trunc() => {
-            return Err(skipped("complex numbers are not evaluated"));
+            return Err(skipped(text::NO_COMPLEX));
         }
         "**" => {
             let power = a.powf(b);
             if power.is_infinite() && a.is_finite() && b.is_finite() {
-                return Err(stops("Python stops here: the result is too large for a float"));
+                return Err(stops(text::PYTHON_FLOAT_TOO_LARGE));
             }
             power
         }
@@ -222,7 +225,7 @@ pub(super) fn compare(op: &str, left: &Value, right: &Value) -> Result<bool, Rea
         ">=" => Ok(matches!(order, Some(Ordering::Greater | Ordering::Equal))),
         "is" if singleton(left) || singleton(right) => Ok(left == right),
         "is not" if singleton(left) || singleton(right) => Ok(left != right),
-        "is" | "is not" => Err(skipped("`is` is evaluated only with None, True and False")),
+        "is" | "is not" => Err(skipped(text::NO_IS)),
         _ => Err(TYPES),
     }
 }
@@ -272,7 +275,7 @@ fn to_int(value: &Value) -> Computed {
             match parsed {
                 Ok(Value::Int(i)) => Ok(Value::Int(if negative { -i } else { i })),
                 Err(reason) if reason.severity < Severity::Error => Err(reason),
-                _ => Err(stops("Python stops here: int() does not take this text")),
+                _ => Err(stops(text::PYTHON_INT)),
             }
         }
         other => match Number::of(other) {
@@ -284,7 +287,7 @@ fn to_int(value: &Value) -> Computed {
 
 fn float_to_int(whole: f64) -> Computed {
     if !whole.is_finite() {
-        return Err(stops("Python stops here: there is no whole number for inf or nan"));
+        return Err(stops(text::PYTHON_NOT_FINITE));
     }
     // 2^63 is exact as a float; beyond it `as` would saturate.
     if whole.abs() >= 9_223_372_036_854_775_808.0 {
@@ -297,9 +300,7 @@ fn float_to_int(whole: f64) -> Computed {
 fn to_float(value: &Value) -> Computed {
     if let Value::Str(s) = value {
         let text = s.trim();
-        return decimal::parse(text)
-            .map(Value::Float)
-            .ok_or(stops("Python stops here: float() does not take this text"));
+        return decimal::parse(text).map(Value::Float).ok_or(stops(text::PYTHON_FLOAT));
     }
     Number::of(value).map(|n| Value::Float(n.float())).ok_or(wrong_type(value, value))
 }

@@ -2,6 +2,8 @@
 //!
 //! Total and linear: each byte is passed once, plus once more after a bracket or string that is never closed.
 
+use crate::text::{self, Key};
+
 /// A place in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
@@ -29,7 +31,7 @@ pub(super) enum Kind {
     /// The end of the source.
     End,
     /// Text that is no token, and why.
-    Bad(&'static str),
+    Bad(Key),
 }
 
 /// One token.
@@ -79,7 +81,6 @@ pub(super) struct Lexer<'a> {
     pub line_by_line: bool,
 }
 
-const TRIPLE_UNCLOSED: &str = "this triple-quoted string is never closed";
 const OPS3: [&str; 5] = ["**=", "//=", ">>=", "<<=", "..."];
 const OPS2: [&str; 19] =
     ["**", "//", ">>", "<<", "<=", ">=", "==", "!=", "->", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "@=", ":="];
@@ -120,7 +121,7 @@ impl<'a> Lexer<'a> {
                     match self.break_length() {
                         0 => {
                             self.blank = false;
-                            return self.take(Kind::Bad("a backslash must be the last character of its line"), 0);
+                            return self.take(Kind::Bad(text::STRAY_BACKSLASH), 0);
                         }
                         n => self.advance(self.at.offset + n),
                     }
@@ -247,8 +248,8 @@ impl<'a> Lexer<'a> {
             match b {
                 b'\\' if rest.get(i + 1) == Some(&b'\r') && rest.get(i + 2) == Some(&b'\n') => i += 3,
                 b'\\' => i += 2,
-                b'\n' | b'\r' if !triple => return self.take(Kind::Bad("this string is not closed on its line"), i),
-                b'\n' | b'\r' if self.line_by_line => return self.take(Kind::Bad(TRIPLE_UNCLOSED), i),
+                b'\n' | b'\r' if !triple => return self.take(Kind::Bad(text::STRING_UNCLOSED), i),
+                b'\n' | b'\r' if self.line_by_line => return self.take(Kind::Bad(text::TRIPLE_UNCLOSED), i),
                 _ if b != quote => i += 1,
                 _ if !triple => return self.take(Kind::Str, i + 1),
                 _ if rest.get(i + 1) == Some(&quote) && rest.get(i + 2) == Some(&quote) => {
@@ -260,9 +261,9 @@ impl<'a> Lexer<'a> {
         if triple {
             self.line_by_line = true;
             let length = self.line_end() - self.at.offset;
-            return self.take(Kind::Bad(TRIPLE_UNCLOSED), length);
+            return self.take(Kind::Bad(text::TRIPLE_UNCLOSED), length);
         }
-        self.take(Kind::Bad("this string is not closed on its line"), i)
+        self.take(Kind::Bad(text::STRING_UNCLOSED), i)
     }
 
     fn operator(&mut self, byte: u8) -> Token<'a> {
@@ -288,7 +289,7 @@ impl<'a> Lexer<'a> {
         if b"+-*/%@&|^~<>()[]{},:.;=".contains(&byte) {
             return self.take(Kind::Op, 1);
         }
-        self.take(Kind::Bad("this character has no meaning in Python here"), 1)
+        self.take(Kind::Bad(text::NO_MEANING), 1)
     }
 }
 
@@ -298,14 +299,12 @@ fn is_name_byte(b: u8) -> bool {
 
 /// Characters beyond ASCII that come from word processors, web pages and input methods and that Python refuses: why,
 /// and the length in bytes. Every other one is taken for a letter, which spares the tables of Unicode.
-fn stray(c: char) -> Option<(&'static str, usize)> {
+fn stray(c: char) -> Option<(Key, usize)> {
     let why = match c {
-        '‘' | '’' | '“' | '”' => "a curly quotation mark; Python wants ' or \"",
-        '\u{a0}' | '\u{2000}'..='\u{200f}' | '\u{202f}' | '\u{2060}' | '\u{3000}' | '\u{feff}' => {
-            "an invisible character that Python refuses; put a plain space"
-        }
-        '–' | '—' | '−' => "a typographic dash; Python wants -",
-        '！'..='～' | '、' | '。' => "a full-width character; Python wants the ASCII one",
+        '‘' | '’' | '“' | '”' => text::CURLY_QUOTE,
+        '\u{a0}' | '\u{2000}'..='\u{200f}' | '\u{202f}' | '\u{2060}' | '\u{3000}' | '\u{feff}' => text::INVISIBLE,
+        '–' | '—' | '−' => text::TYPOGRAPHIC_DASH,
+        '！'..='～' | '、' | '。' => text::FULL_WIDTH,
         _ => return None,
     };
     Some((why, c.len_utf8()))

@@ -2,20 +2,21 @@
 
 use super::eval::{Reason, skipped, stops};
 use super::value::Value;
+use crate::text;
 
 /// Longest string, number or collection that is kept, in bytes. Settings are short; the bound keeps repeated doubling
 /// and copying cheap.
 pub(super) const MAX_VALUE_BYTES: usize = 1024;
 
-const NOT_A_NUMBER: Reason = stops("this is not a number");
+const NOT_A_NUMBER: Reason = stops(text::NOT_A_PYTHON_NUMBER);
 
 /// The value of a number literal.
 pub(super) fn number(text: &str) -> Result<Value, Reason> {
     if text.len() > MAX_VALUE_BYTES {
-        return Err(skipped("a number of more than 1,024 characters is not evaluated"));
+        return Err(skipped(text::NUMBER_TOO_LONG));
     }
     if text.ends_with(['j', 'J']) {
-        return Err(skipped("complex numbers are not evaluated"));
+        return Err(skipped(text::NO_COMPLEX));
     }
     let radix = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => 16,
@@ -48,7 +49,7 @@ fn integer(digits: &str, radix: u32) -> Result<Value, Reason> {
         return Err(NOT_A_NUMBER);
     }
     if radix == 10 && digits.len() > 1 && digits.starts_with('0') && digits.bytes().any(|b| b != b'0') {
-        return Err(stops("Python refuses a whole number that starts with 0"));
+        return Err(stops(text::PYTHON_LEADING_ZERO));
     }
     i64::from_str_radix(digits, radix).map(Value::Int).map_err(|_| skipped(super::eval::TOO_LARGE))
 }
@@ -56,7 +57,7 @@ fn integer(digits: &str, radix: u32) -> Result<Value, Reason> {
 /// The value of one string literal with prefix and quotes.
 pub(super) fn string(text: &str) -> Result<Value, Reason> {
     if text.len() > MAX_VALUE_BYTES {
-        return Err(skipped("a string of more than 1,024 bytes is not kept"));
+        return Err(skipped(text::STRING_TOO_LONG));
     }
     let quotes = text.find(['\'', '"']).unwrap_or(0);
     let (prefix, rest) = text.split_at(quotes);
@@ -67,7 +68,7 @@ pub(super) fn string(text: &str) -> Result<Value, Reason> {
         return Ok(Value::Opaque(text.into()));
     }
     if (has('f') || has('t')) && body.contains(['{', '}']) {
-        return Err(skipped("an f-string is not evaluated"));
+        return Err(skipped(text::NO_F_STRING));
     }
     let body = if body.contains('\r') { body.replace("\r\n", "\n").replace('\r', "\n") } else { body.into() };
     if has('r') {
@@ -105,7 +106,7 @@ fn unescape(body: &str) -> Result<String, Reason> {
                 out.push(code_point(rest.get(..length).unwrap_or("-"), 16)?);
                 rest = &rest[length..];
             }
-            'N' => return Err(skipped("a character given by its Unicode name is not evaluated")),
+            'N' => return Err(skipped(text::NO_UNICODE_NAMES)),
             other => {
                 out.push('\\');
                 out.push(other);
@@ -119,7 +120,7 @@ fn unescape(body: &str) -> Result<String, Reason> {
 fn code_point(digits: &str, radix: u32) -> Result<char, Reason> {
     let code =
         if digits.bytes().all(|b| b.is_ascii_hexdigit()) { u32::from_str_radix(digits, radix).ok() } else { None };
-    code.and_then(char::from_u32).ok_or(stops("this string has an escape that names no character"))
+    code.and_then(char::from_u32).ok_or(stops(text::BAD_ESCAPE))
 }
 
 #[cfg(test)]
@@ -128,13 +129,13 @@ mod tests {
 
     #[track_caller]
     fn check_number(text: &str, expected: &str) {
-        assert_eq!(number(text).map_or_else(|r| r.what.to_owned(), |v| v.to_string()), expected, "{text}");
+        assert_eq!(number(text).map_or_else(|r| r.what.to_string(), |v| v.to_string()), expected, "{text}");
     }
 
     #[track_caller]
     fn check_string(text: &str, expected: &str) {
         assert_eq!(
-            string(text).map_or_else(|r| r.what.to_owned(), |v| v.to_python_str().unwrap_or("opaque".into())),
+            string(text).map_or_else(|r| r.what.to_string(), |v| v.to_python_str().unwrap_or("opaque".into())),
             expected
         );
     }
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn numbers_beyond_us() {
-        check_number("9223372036854775808", super::super::eval::TOO_LARGE);
+        check_number("9223372036854775808", "a whole number beyond 64 bits is not evaluated");
         check_number(&"9".repeat(100_000), "a number of more than 1,024 characters is not evaluated");
         check_number("3j", "complex numbers are not evaluated");
     }

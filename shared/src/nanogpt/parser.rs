@@ -11,6 +11,7 @@ use super::patch::Site;
 use super::problem::Severity;
 use super::settings::{Lookup, Settings};
 use super::value::Value;
+use crate::text::{self, Key};
 
 /// Deepest nesting of an expression. Configs reach about 5; the bound keeps the stack small, also in a browser.
 const MAX_DEPTH: u32 = 32;
@@ -21,7 +22,7 @@ const MAX_ARGUMENTS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault<'a> {
     pub spot: Spot,
-    pub what: &'static str,
+    pub what: Key,
     /// The text at `spot`, where showing it helps.
     pub text: &'a str,
 }
@@ -61,7 +62,7 @@ const NOT: u8 = 3;
 const COMPARISON: u8 = 4;
 const UNARY: u8 = 11;
 
-const NOT_LITERAL: Reason = skipped("literal_eval computes nothing");
+const NOT_LITERAL: Reason = skipped(text::NO_COMPUTING);
 
 impl<'a, 's> Reader<'a, 's> {
     pub fn new(text: &'a str, source: usize, settings: &'s mut Settings) -> Self {
@@ -107,14 +108,14 @@ impl<'a, 's> Reader<'a, 's> {
         let Token { kind, text, spot } = self.token;
         match kind {
             Kind::Bad(what) => Fault { spot, what, text: "" },
-            Kind::Newline | Kind::End => Fault { spot, what: "something is missing at the end of this line", text: "" },
-            _ => Fault { spot, what: "is not expected here", text },
+            Kind::Newline | Kind::End => Fault { spot, what: text::SOMETHING_MISSING, text: "" },
+            _ => Fault { spot, what: text::NOT_EXPECTED, text },
         }
     }
 
     fn deeper(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<'a>) -> Parsed<'a> {
         if self.depth >= MAX_DEPTH {
-            return Err(Fault { spot: self.token.spot, what: "this expression is nested too deeply", text: "" });
+            return Err(Fault { spot: self.token.spot, what: text::NESTED_TOO_DEEPLY, text: "" });
         }
         self.depth += 1;
         let result = parse(self);
@@ -274,7 +275,7 @@ impl<'a, 's> Reader<'a, 's> {
                 self.skip_brackets()?;
             }
             let name = self.lexer.text.get(first.spot.offset..path_end).unwrap_or_default();
-            value = Err(Why { spot: first.spot, reason: skipped("is not evaluated"), name });
+            value = Err(Why { spot: first.spot, reason: skipped(text::IS_NOT_EVALUATED), name });
         }
         Ok(value)
     }
@@ -313,7 +314,7 @@ impl<'a, 's> Reader<'a, 's> {
                 return Ok(Ok(Value::None));
             }
             "lambda" | "await" | "yield" => {
-                return Err(Fault { spot, what: "is not read by this program", text: name });
+                return Err(Fault { spot, what: text::NOT_READ, text: name });
             }
             _ if is_keyword(name) => return Err(self.unexpected()),
             _ => {}
@@ -338,13 +339,11 @@ impl<'a, 's> Reader<'a, 's> {
         }
         match self.settings.lookup(name) {
             Lookup::Known(value) => Ok(value),
-            Lookup::NotEvaluated => why(skipped("was not evaluated")),
-            Lookup::DependsOnDevice => why(skipped("depends on the GPU")),
-            Lookup::DependsOnData => why(stops("has no value in nanoGPT's configs")),
-            Lookup::Unknown if matches!(name, "true" | "false" | "none" | "null") => {
-                why(stops("is not defined; Python writes True, False and None"))
-            }
-            Lookup::Unknown => why(skipped("is not a setting or an earlier name")),
+            Lookup::NotEvaluated => why(skipped(text::WAS_NOT_EVALUATED)),
+            Lookup::DependsOnDevice => why(skipped(text::DEPENDS_ON_GPU)),
+            Lookup::DependsOnData => why(stops(text::NO_VALUE_IN_CONFIGS)),
+            Lookup::Unknown if matches!(name, "true" | "false" | "none" | "null") => why(stops(text::PYTHON_CAPITALS)),
+            Lookup::Unknown => why(skipped(text::NOT_A_NAME)),
         }
     }
 
@@ -353,7 +352,7 @@ impl<'a, 's> Reader<'a, 's> {
         self.bump();
         let mut args: Vec<Value> = Vec::new();
         let mut unknown = None;
-        let not_followed = Why { spot: function.spot, reason: skipped("is not evaluated"), name: function.text };
+        let not_followed = Why { spot: function.spot, reason: skipped(text::IS_NOT_EVALUATED), name: function.text };
         while !self.token.is_op(")") {
             let readable = self.token.kind != Kind::Op || matches!(self.token.text, "(" | "[" | "{" | "-" | "+" | "~");
             if args.len() >= MAX_ARGUMENTS || !readable {
@@ -397,7 +396,7 @@ impl<'a, 's> Reader<'a, 's> {
         }
         if self.token.is_name("for") {
             self.skip_to_close()?;
-            let reason = skipped("a generator is not evaluated");
+            let reason = skipped(text::NO_GENERATOR);
             return Ok(Err(Why { spot: open.spot, reason, name: "" }));
         }
         Err(self.unexpected())
@@ -407,7 +406,7 @@ impl<'a, 's> Reader<'a, 's> {
     pub fn opaque(&self, start: Spot) -> Eval<'a> {
         let text = self.lexer.text.get(start.offset..self.last_end).unwrap_or_default();
         if text.len() > MAX_VALUE_BYTES {
-            let reason = skipped("a collection of more than 1,024 bytes is not kept");
+            let reason = skipped(text::COLLECTION_TOO_LONG);
             return Err(Why { spot: start, reason, name: "" });
         }
         Ok(Value::Opaque(text.into()))
@@ -440,7 +439,7 @@ impl<'a, 's> Reader<'a, 's> {
 }
 
 fn truth(value: &Value, spot: Spot) -> Result<bool, Why<'static>> {
-    let reason = skipped("lists, tuples and dicts are not looked into");
+    let reason = skipped(text::NOT_LOOKED_INTO);
     value.truthy().ok_or(Why { spot, reason, name: "" })
 }
 

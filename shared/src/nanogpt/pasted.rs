@@ -1,6 +1,7 @@
 //! Text that somebody pasted: a config, the command that started a run, or what the run printed. Finds out which, and
 //! what nanoGPT was given in it.
 
+use crate::text;
 use serde::Serialize;
 
 use super::defaults::{self, DEFAULT_VOCAB_SIZE};
@@ -210,8 +211,8 @@ fn world_size(launch: &[String], problems: &mut Problems) -> Option<u64> {
                     source: shortened(word),
                     line: 0,
                     column: 0,
-                    message: format!("how many processes `{}` means is known only on that machine", shortened(value)),
-                    hint: Some(format!("write --{flag}= with a number")),
+                    message: text::processes_unknown(shortened(value)),
+                    hint: Some(text::write_a_number(flag.as_str())),
                 });
                 product = None;
             }

@@ -1,10 +1,12 @@
 //! What a reader has to say about its input: problems as values, with their place, never as a failure.
 //!
-//! The wording of each problem stands where it is found; here is only the shape, the bound and the order.
+//! The wording of each problem is a text of the table; here is only the shape, the bound and the order.
 
 use std::fmt;
 
 use serde::Serialize;
+
+use crate::text::Text;
 
 /// At most this many problems are kept, so that a hostile or broken file cannot fill a page; the rest are counted.
 pub const MAX_PROBLEMS: usize = 100;
@@ -22,7 +24,7 @@ pub enum Severity {
 }
 
 /// One thing that a person should know about what was read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// How much it matters.
     pub severity: Severity,
@@ -33,9 +35,9 @@ pub struct Problem {
     /// Column in characters, from 1; 0 with `line` 0.
     pub column: u32,
     /// What is wrong, for the person who can change it.
-    pub message: String,
+    pub message: Text,
     /// What to write instead, where that is known.
-    pub hint: Option<String>,
+    pub hint: Option<Text>,
 }
 
 /// `config/x.py:12:9: message`, then a blank line and `hint: …` where there is a hint.
@@ -110,16 +112,17 @@ impl Problems {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text;
 
     fn problem(severity: Severity, line: u32) -> Problem {
-        Problem { severity, source: "a.py".into(), line, column: 9, message: "no".into(), hint: None }
+        Problem { severity, source: "a.py".into(), line, column: 9, message: text::verbatim("no"), hint: None }
     }
 
     #[test]
     fn shows_place_message_and_hint() {
         let mut p = problem(Severity::Error, 12);
         assert_eq!(p.to_string(), "a.py:12:9: no");
-        p.hint = Some("write 3".into());
+        p.hint = Some(text::verbatim("write 3"));
         assert_eq!(p.to_string(), "a.py:12:9: no\n\nhint: write 3");
         p.line = 0;
         p.source = "--a=b".into();

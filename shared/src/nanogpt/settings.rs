@@ -4,6 +4,7 @@ use super::defaults::{self, DEFAULT_VOCAB_SIZE, DefaultValue};
 use super::names::{MAX_NAMES, Names};
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
+use crate::text::{self, Key, Text};
 
 /// Bytes `start..end` of a source's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +89,13 @@ impl Settings {
     /// A count. A value of the wrong type or sign is recorded as a problem and the default stands in; `None` where
     /// there is no default.
     pub fn get_u64(&mut self, key: &str) -> Option<u64> {
-        let (value, expected) = (self.value(key)?, "a whole number, 0 or more");
+        let (value, expected) = (self.value(key)?, text::A_WHOLE_NUMBER);
         let whole = match value {
             Value::Int(i) => u64::try_from(i).ok(),
             // Below 2^53 every whole float is exact.
             Value::Float(f) if (0.0..9_007_199_254_740_992.0).contains(&f) && f == f.trunc() => {
                 if !WORKS_AS_FLOAT.contains(&key) {
-                    self.remark(key, Severity::Warning, &format!("is the float {value}; PyTorch wants an int there"));
+                    self.remark(key, Severity::Warning, text::float_for_int(key, value.to_string()));
                 }
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and checked above")]
                 Some(f as u64)
@@ -116,7 +117,7 @@ impl Settings {
         match self.value(key)? {
             Value::Float(f) => return Some(f),
             Value::Int(i) => return Some(i as f64),
-            _ => self.wrong_type(key, "a number"),
+            _ => self.wrong_type(key, text::A_NUMBER),
         }
         match defaults::find(key)?.default {
             DefaultValue::Float(f) => Some(f),
@@ -131,12 +132,12 @@ impl Settings {
         if let Value::Str(s) = &value
             && !s.is_empty()
         {
-            self.remark(key, Severity::Warning, &format!("is the string {value}, which Python takes for true"));
+            self.remark(key, Severity::Warning, text::string_is_true(key, value.to_string()));
         }
         if let Some(truth) = value.truthy() {
             return Some(truth);
         }
-        self.wrong_type(key, "True or False");
+        self.wrong_type(key, text::A_TRUTH);
         match defaults::find(key)?.default {
             DefaultValue::Bool(b) => Some(b),
             _ => None,
@@ -148,7 +149,7 @@ impl Settings {
         if let Value::Str(s) = self.value(key)? {
             return Some(s);
         }
-        self.wrong_type(key, "a string");
+        self.wrong_type(key, text::A_STRING);
         match defaults::find(key)?.default {
             DefaultValue::Str(s) => Some(s.into()),
             _ => None,
@@ -191,7 +192,7 @@ impl Settings {
         let origin = setting.origin;
         if !map.insert(key, setting) && !self.has_too_many_names {
             self.has_too_many_names = true;
-            let message = format!("more than {MAX_NAMES} names are set; later ones are not kept");
+            let message = text::too_many_names(MAX_NAMES);
             let source = self.source_name(&origin).to_owned();
             let (line, column) = (origin.line, origin.column);
             self.problems.push(Problem { severity: Severity::Warning, source, line, column, message, hint: None });
@@ -212,17 +213,17 @@ impl Settings {
         }
     }
 
-    fn wrong_type(&mut self, key: &str, expected: &str) {
+    fn wrong_type(&mut self, key: &str, expected: Key) {
         let Some(value) = self.value(key) else { return };
         let default = defaults::find(key).and_then(|k| k.default.value());
         // Whoever reads a command line may make no plan of it at all.
-        let instead = match (default, self.is_argument(key)) {
-            (Some(default), true) => format!("; the default is {default}"),
-            (Some(default), false) => format!("; {default} is used"),
-            (None, _) => String::new(),
+        let value = value.to_string();
+        let said = match (default.map(|default| default.to_string()), self.is_argument(key)) {
+            (Some(default), true) => text::has_to_be_default(key, value, expected, default),
+            (Some(default), false) => text::has_to_be_used(key, value, expected, default),
+            (None, _) => text::has_to_be(key, value, expected),
         };
-        let text = format!("is {value}, but it has to be {expected}{instead}");
-        self.remark(key, Severity::Error, &text);
+        self.remark(key, Severity::Error, said);
     }
 
     fn is_argument(&self, key: &str) -> bool {
@@ -231,7 +232,7 @@ impl Settings {
     }
 
     /// Says something about `key` once, where its value was written.
-    fn remark(&mut self, key: &str, severity: Severity, text: &str) {
+    fn remark(&mut self, key: &str, severity: Severity, message: Text) {
         let origin = self.values.get(key).or_else(|| self.unknown.get(key)).map(|s| s.origin);
         let (source, line, column) = match &origin {
             Some(o) => (self.source_name(o).to_owned(), o.line, o.column),
@@ -239,7 +240,6 @@ impl Settings {
         };
         // An argument is its own place.
         let (line, column) = if self.is_argument(key) { (0, 0) } else { (line, column) };
-        let message = format!("{key} {text}");
         self.problems.push_once(Problem { severity, source, line, column, message, hint: None });
     }
 }

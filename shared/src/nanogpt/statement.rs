@@ -9,6 +9,7 @@ use super::problem::{Problem, Severity};
 use super::settings::{Origin, Setting, Settings, Span};
 use super::shortened;
 use super::value::Value;
+use crate::text::{self, Text};
 
 /// Reads a config file's text into `settings`.
 pub(super) fn read_file(text: &str, source: usize, settings: &mut Settings) {
@@ -37,8 +38,8 @@ impl<'a> Reader<'a, '_> {
             let outer = *base.get_or_insert(self.lexer.indent);
             if (self.lexer.indent > 0 || outer != 0) && !said {
                 said = true;
-                let hint = Some("start each line of a config at its first column");
-                self.say(Severity::Error, self.token.spot, "Python refuses the white space before this line", hint);
+                let hint = Some(text::START_AT_COLUMN_1.into());
+                self.say(Severity::Error, self.token.spot, text::WHITE_SPACE, hint);
             }
             self.logical_line();
         }
@@ -188,8 +189,7 @@ impl<'a> Reader<'a, '_> {
         // A string by itself is a comment.
         if first.kind != Kind::Str {
             let severity = if first.text == "print" || value.is_ok() { Severity::Note } else { Severity::Warning };
-            let message = format!("`{}` is not evaluated", shortened(first.text));
-            self.say(severity, first.spot, &message, None);
+            self.say(severity, first.spot, text::not_evaluated(shortened(first.text)), None);
         }
         Ok(())
     }
@@ -215,8 +215,7 @@ impl<'a> Reader<'a, '_> {
             after_point = token.is_op(".");
         }
         self.pass_line(&mut names);
-        let message = "only assignments to a single name are evaluated";
-        self.passed(Severity::Warning, start, message, &names);
+        self.passed(Severity::Warning, start, text::ONLY_SINGLE_NAMES.into(), &names);
     }
 
     /// Passes a statement that has no block, and says so.
@@ -228,7 +227,7 @@ impl<'a> Reader<'a, '_> {
         if self.token.kind == Kind::End {
             self.pass_one_line(&mut Vec::new());
         }
-        self.say(severity, first.spot, &format!("`{}` is not evaluated", first.text), None);
+        self.say(severity, first.spot, text::not_evaluated(first.text), None);
     }
 
     /// Passes a statement with its block, and says so if it is the head or sets something.
@@ -237,8 +236,7 @@ impl<'a> Reader<'a, '_> {
         let mut names = Vec::new();
         self.pass_line(&mut names);
         if is_head || !names.is_empty() {
-            let what = format!("this `{}` block is not evaluated", first.text);
-            self.passed(Severity::Warning, first.spot, &what, &names);
+            self.passed(Severity::Warning, first.spot, text::block_not_evaluated(first.text), &names);
         }
     }
 
@@ -251,7 +249,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    fn passed(&mut self, severity: Severity, spot: Spot, what: &str, names: &[Token<'a>]) {
+    fn passed(&mut self, severity: Severity, spot: Spot, what: Text, names: &[Token<'a>]) {
         self.forget(names);
         let mut listed: Vec<&str> = Vec::new();
         for name in names {
@@ -262,8 +260,7 @@ impl<'a> Reader<'a, '_> {
         if listed.is_empty() {
             return self.say(severity, spot, what, None);
         }
-        let message = format!("{what}; it may set {}", listed.join(", "));
-        self.say(severity, spot, &message, Some("write the value that is meant as a plain assignment"));
+        self.say(severity, spot, text::may_set(what, text::names(listed)), Some(text::WRITE_ASSIGNMENT.into()));
     }
 
     /// Passes the rest of the logical line, and the block below it if it ends in a colon. Gathers the names that are
@@ -304,7 +301,7 @@ impl<'a> Reader<'a, '_> {
         // What was passed after the bracket is now read again, each line for itself.
         names.retain(|name| name.spot.offset < spot.offset);
         self.bump();
-        self.say(Severity::Error, spot, "this bracket is never closed", Some("close it on the line where it ends"));
+        self.say(Severity::Error, spot, text::NEVER_CLOSED, Some(text::CLOSE_IT.into()));
         (true, false)
     }
 
@@ -341,36 +338,36 @@ impl<'a> Reader<'a, '_> {
 
     fn not_evaluated(&mut self, key: &str, why: Why<'a>) {
         let Why { spot, reason, name } = why;
-        let name = if name.is_empty() { String::new() } else { format!("`{}` ", shortened(name)) };
+        let what = if name.is_empty() { reason.what.into() } else { text::of_name(shortened(name), reason.what) };
         let key_name = shortened(key);
         let harmless = defaults::find(key).is_none() || key.starts_with("wandb_");
         let (severity, hint) = match (reason.severity, harmless) {
             (Severity::Error, _) => (Severity::Error, None),
             (_, true) => (Severity::Note, None),
-            _ => (Severity::Warning, Some("write the value that is meant")),
+            _ => (Severity::Warning, Some(text::WRITE_VALUE.into())),
         };
-        let left = match self.settings.value(key) {
-            Some(value) => format!("stays {}", shortened(&value.to_string())),
-            None => "has no value".into(),
+        let message = match self.settings.value(key) {
+            Some(value) => text::stays(key_name, shortened(&value.to_string()), what),
+            None => text::has_no_value(key_name, what),
         };
-        self.say(severity, spot, &format!("{key_name} {left}: {name}{}", reason.what), hint);
+        self.say(severity, spot, message, hint);
     }
 
     fn remark_unknown(&mut self, target: Token<'a>) {
         if self.settings.problems.is_full() || target.text.starts_with('_') {
             return;
         }
-        let message = format!("{} is not a setting of nanoGPT, which ignores it", shortened(target.text));
+        let message = text::not_a_setting(shortened(target.text));
         match defaults::nearest(target.text) {
-            Some(near) => self.say(Severity::Warning, target.spot, &message, Some(&format!("did you mean {near}?"))),
-            None => self.say(Severity::Note, target.spot, &message, None),
+            Some(near) => self.say(Severity::Warning, target.spot, message, Some(text::did_you_mean(near))),
+            None => self.say(Severity::Note, target.spot, message, None),
         }
     }
 
     fn fault(&mut self, fault: Fault<'a>) {
         let Fault { spot, what, text } = fault;
-        let text = if text.is_empty() { String::new() } else { format!("`{}` ", shortened(text)) };
-        self.say(Severity::Error, spot, &format!("{text}{what}; the line is left out"), None);
+        let what = if text.is_empty() { what.into() } else { text::of_name(shortened(text), what) };
+        self.say(Severity::Error, spot, text::line_left_out(what), None);
     }
 
     fn origin(&self, start: Spot, end: usize) -> Origin {
@@ -378,10 +375,10 @@ impl<'a> Reader<'a, '_> {
         Origin { source: self.source, line: start.line, column: start.column, span }
     }
 
-    fn say(&mut self, severity: Severity, spot: Spot, message: &str, hint: Option<&str>) {
+    fn say(&mut self, severity: Severity, spot: Spot, message: impl Into<Text>, hint: Option<Text>) {
         let source = self.settings.source_names.get(self.source).cloned().unwrap_or_default();
         let Spot { line, column, .. } = spot;
-        let (message, hint) = (message.into(), hint.map(Into::into));
+        let message = message.into();
         self.settings.problems.push(Problem { severity, source, line, column, message, hint });
     }
 }

@@ -7,9 +7,10 @@ use serde_json::{Map, Value as Json};
 
 use super::{Arithmetic, Explanation, Message, Report, explain::card_of, explain::explain, read};
 use crate::{
-    advice::{Advice, Fix, advise},
+    advice::{Advice, advise},
     nanogpt::{PastedKind, Source, from_pasted_text},
     session::{Options, Resolved, resolve},
+    text::Table,
 };
 
 /// The schema's number.
@@ -80,9 +81,9 @@ fn as_in_message(options: &mut Options, message: &Message, names_gpu: bool) {
 }
 
 impl Diagnosis {
-    /// The JSON contract's document.
+    /// The JSON contract's document, its sentences in a language.
     #[must_use]
-    pub fn json(&self) -> Json {
+    pub fn json(&self, table: &Table) -> Json {
         let message = self.report.first.as_ref();
         let figure =
             |read: fn(&Message) -> Option<super::Size>| Json::from(message.and_then(read).map(|size| size.bytes));
@@ -104,8 +105,8 @@ impl Diagnosis {
         put("other_processes", Json::Array(others));
         put("other_processes_bytes", Json::from(self.other_processes_bytes()));
         put("matches", Json::Array(self.explanation.matches.iter().map(super::Match::json).collect()));
-        put("explanation", Json::from(self.explanation.text.as_str()));
-        put("fixes", Json::Array(self.advice.fixes.iter().map(Fix::json).collect()));
+        put("explanation", Json::from(table.say(&self.explanation.text)));
+        put("fixes", Json::Array(self.advice.fixes.iter().map(|fix| fix.json(table)).collect()));
         Json::Object(document)
     }
 

@@ -12,6 +12,7 @@ use crate::{
     hardware::{Device, devices},
     memory::{allocator::segment_bytes, program::Phase},
     plan::{Plan, Request, plan},
+    text::{self, Text},
 };
 
 /// What is allocated may differ by this part of itself and still be called close.
@@ -20,8 +21,8 @@ const CLOSE: u64 = 33;
 /// A tensor that the message may be about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Its name.
-    pub tensor: String,
+    /// Its name, in words where it may be one of several.
+    pub tensor: Text,
     /// Its axes, slowest first.
     pub shape: Vec<u64>,
     /// Its element type.
@@ -38,7 +39,7 @@ impl Match {
     pub fn json(&self) -> Json {
         let mut row = Map::new();
         let mut put = |key: &str, value: Json| row.insert(key.to_owned(), value);
-        put("tensor", Json::from(self.tensor.as_str()));
+        put("tensor", Json::from(self.tensor.to_string()));
         put("shape", Json::from(self.shape.clone()));
         put("dtype", Json::from(self.dtype.name()));
         put("phase", Json::from(self.phase.map(Phase::name)));
@@ -117,7 +118,7 @@ pub struct Explanation {
     /// How well the best of them agrees, where there is a config.
     pub agreement: Option<Agreement>,
     /// In words.
-    pub text: String,
+    pub text: Text,
     /// Who holds the card.
     pub arithmetic: Arithmetic,
     /// The run as it was planned for this card, where there is a config.
@@ -129,23 +130,15 @@ pub struct Explanation {
 #[must_use]
 pub fn explain(report: &Report, asked: Option<Request>) -> Explanation {
     let Some(message) = &report.first else {
-        return without_plan(
-            vec![],
-            "There is no out-of-memory message in this text.".to_owned(),
-            Arithmetic::default(),
-        );
+        return without_plan(vec![], text::NO_OOM.into(), Arithmetic::default());
     };
     let arithmetic = Arithmetic::of(message);
     if !matches!(message.kind, Kind::Pytorch) {
-        return without_plan(vec![], super::words::other_kind(message), arithmetic);
+        return without_plan(vec![], super::words::other_kind(message).into(), arithmetic);
     }
     let Some(requested) = message.requested else {
-        let text = if message.notes.contains(&Note::MoreThanExabyte) {
-            "A size below zero was asked for: an overflow in a shape, not a card that is too small."
-        } else {
-            "The message ends before its figures: paste it whole."
-        };
-        return without_plan(vec![], text.to_owned(), arithmetic);
+        let text = if message.notes.contains(&Note::MoreThanExabyte) { text::NEGATIVE_SIZE } else { text::CUT_OFF };
+        return without_plan(vec![], text.into(), arithmetic);
     };
     match asked.and_then(|asked| plan(asked).ok()) {
         Some(plan) => simulated(message, requested, plan, arithmetic),
@@ -153,7 +146,7 @@ pub fn explain(report: &Report, asked: Option<Request>) -> Explanation {
     }
 }
 
-fn without_plan(matches: Vec<Match>, text: String, arithmetic: Arithmetic) -> Explanation {
+fn without_plan(matches: Vec<Match>, text: Text, arithmetic: Arithmetic) -> Explanation {
     Explanation { matches, agreement: None, text, arithmetic, plan: None }
 }
 
@@ -185,7 +178,7 @@ fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithme
         };
         if agreement != Agreement::None {
             matches.push(Match {
-                tensor: oom.tensor.clone(),
+                tensor: text::verbatim(oom.tensor.as_str()),
                 shape: oom.shape.clone(),
                 dtype: oom.dtype,
                 phase: Some(oom.phase),
@@ -196,7 +189,7 @@ fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithme
     // Other allocations of the run that ask for as much.
     let near = message.allocated.map_or(0, |allocated| allocated.bytes);
     for asked in plan.allocations(|bytes| requested.is_printed_for(segment_bytes(bytes)), near) {
-        let tensor = asked.stored.name(asked.layer);
+        let tensor = text::verbatim(asked.stored.name(asked.layer));
         let same = |known: &Match| known.tensor == tensor && known.phase == Some(asked.phase);
         if !matches.iter().any(same) && matches.len() < MAX_MATCHES {
             let exact = message.allocated.is_some_and(|allocated| allocated.is_printed_for(asked.live_bytes));

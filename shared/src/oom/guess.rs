@@ -6,7 +6,12 @@ use super::{
     explain::{MAX_MATCHES, Match},
     words::shape,
 };
-use crate::{dtype::Dtype, gpt::presets::GPT2_FAMILY, memory::allocator::segment_bytes};
+use crate::{
+    dtype::Dtype,
+    gpt::presets::GPT2_FAMILY,
+    memory::allocator::segment_bytes,
+    text::{self, Text},
+};
 
 /// Vocabularies that people train with: nanoGPT's padded one, GPT-2's own, and characters.
 const VOCABULARIES: [u64; 2] = [50_304, 50_257];
@@ -20,7 +25,7 @@ const MAX_BATCH: u64 = 512;
 /// One tensor of that size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guess {
-    name: &'static str,
+    name: Text,
     shape: Vec<u64>,
     dtype: Dtype,
     /// Sequences and their length, in each way that comes to the same, where it depends on them.
@@ -29,16 +34,17 @@ pub struct Guess {
 
 impl Guess {
     pub(super) fn into_match(self) -> Match {
-        Match { tensor: self.name.to_owned(), shape: self.shape, dtype: self.dtype, phase: None, exact: false }
+        Match { tensor: self.name, shape: self.shape, dtype: self.dtype, phase: None, exact: false }
     }
 
-    pub(super) fn words(&self) -> String {
-        let batches: Vec<String> = self.batches.iter().take(4).map(|(b, t)| format!("{b} x {t}")).collect();
-        let batches = match batches.is_empty() {
-            true => String::new(),
-            false => format!(" (batch_size x block_size {})", batches.join(", or ")),
-        };
-        format!("{} {} {}{batches}", self.name, shape(&self.shape), self.dtype.name())
+    pub(super) fn text(&self) -> Text {
+        let tensor = text::tensor(self.name.clone(), shape(&self.shape), self.dtype.name());
+        let batch = |(b, t): &(u64, u64)| text::verbatim(format!("{b} x {t}"));
+        let batches = self.batches.iter().take(4).map(batch).reduce(|all, batch| text::or(all, batch));
+        match batches {
+            Some(batches) => text::of_batches(tensor, batches),
+            None => tensor,
+        }
     }
 }
 
@@ -51,9 +57,9 @@ fn asks_for(bytes: u64, size: Size) -> bool {
 #[must_use]
 pub fn guesses(size: Size) -> Vec<Guess> {
     let mut found: Vec<(u32, Guess)> = Vec::new();
-    let mut offer = |name: &'static str, shape: Vec<u64>, dtype: Dtype, batch: Option<(u64, u64)>| {
-        let odds = odds_against(name, batch);
-        let same = |known: &Guess| (known.name, known.dtype) == (name, dtype) && known.shape == shape;
+    let mut offer = |name: Text, shape: Vec<u64>, dtype: Dtype, batch: Option<(u64, u64)>| {
+        let odds = odds_against(&name, batch);
+        let same = |known: &Guess| known.name == name && known.dtype == dtype && known.shape == shape;
         let mut batches: Vec<(u64, u64)> = batch.into_iter().collect();
         let mut least = odds;
         if let Some(at) = found.iter().position(|(_, known)| same(known)) {
@@ -72,8 +78,8 @@ pub fn guesses(size: Size) -> Vec<Guess> {
         for (dtype, element) in halves {
             for t in BLOCK_SIZES {
                 if let Some(b) = batch(size, t.saturating_mul(v).saturating_mul(element)) {
-                    let name = if dtype == Dtype::Float32 { "logits, or their gradient," } else { "logits" };
-                    offer(name, vec![b * t, v], dtype, Some((b, t)));
+                    let name = if dtype == Dtype::Float32 { text::LOGITS_OR_GRADIENT } else { text::LOGITS };
+                    offer(name.into(), vec![b * t, v], dtype, Some((b, t)));
                 }
             }
         }
@@ -83,7 +89,7 @@ pub fn guesses(size: Size) -> Vec<Guess> {
         for (n_head, _) in widths() {
             for (dtype, element) in halves {
                 if let Some(b) = batch(size, n_head.saturating_mul(t).saturating_mul(t).saturating_mul(element)) {
-                    offer("att", vec![b, n_head, t, t], dtype, Some((b, t)));
+                    offer(text::verbatim("att"), vec![b, n_head, t, t], dtype, Some((b, t)));
                 }
             }
         }
@@ -91,26 +97,24 @@ pub fn guesses(size: Size) -> Vec<Guess> {
     for (_, c) in widths() {
         for v in VOCABULARIES {
             for (name, dtype, element) in [
-                ("transformer.wte.weight, its gradient or moment,", Dtype::Float32, 4),
-                ("lm_head.weight in half precision", Dtype::Bfloat16, 2),
+                (text::gradient_or_moment("transformer.wte.weight"), Dtype::Float32, 4),
+                (text::half_precision("lm_head.weight"), Dtype::Bfloat16, 2),
             ] {
                 if asks_for(v * c * element, size) {
                     offer(name, vec![v, c], dtype, None);
                 }
             }
         }
-        for (name, factor) in
-            [("mlp.c_fc.weight, its gradient or moment,", 4), ("attn.c_attn.weight, its gradient or moment,", 3)]
-        {
+        for (name, factor) in [("mlp.c_fc.weight", 4), ("attn.c_attn.weight", 3)] {
             if asks_for(factor * c * c * 4, size) {
-                offer(name, vec![factor * c, c], Dtype::Float32, None);
+                offer(text::gradient_or_moment(name), vec![factor * c, c], Dtype::Float32, None);
             }
         }
         for t in BLOCK_SIZES {
             for (name, factor, dtype, element) in [
-                ("fch, the MLP's widest activation,", 4, Dtype::Bfloat16, 2),
-                ("the residual stream", 1, Dtype::Float32, 4),
-                ("qkv", 3, Dtype::Bfloat16, 2),
+                (text::MLP_ACTIVATION.into(), 4, Dtype::Bfloat16, 2),
+                (text::RESIDUAL_STREAM.into(), 1, Dtype::Float32, 4),
+                (text::verbatim("qkv"), 3, Dtype::Bfloat16, 2),
             ] {
                 if let Some(b) = batch(size, t * c * factor * element) {
                     offer(name, vec![b, t, factor * c], dtype, Some((b, t)));
@@ -123,8 +127,9 @@ pub fn guesses(size: Size) -> Vec<Guess> {
 
 /// How much speaks against a tensor, 0 being nothing: what is large is most often the logits, and people take batches that
 /// are powers of two, or at least even, of sequences as long as GPT-2's.
-fn odds_against(name: &str, batch: Option<(u64, u64)>) -> u32 {
-    let kind = if name.starts_with("logits") { 0 } else { 3 };
+fn odds_against(name: &Text, batch: Option<(u64, u64)>) -> u32 {
+    let is_logits = *name == text::LOGITS.into() || *name == text::LOGITS_OR_GRADIENT.into();
+    let kind = if is_logits { 0 } else { 3 };
     let Some((b, t)) = batch else { return kind };
     let of_batch = match b {
         _ if b > 128 => 6,

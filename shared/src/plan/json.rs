@@ -4,12 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Oom, Plan, basis::Basis};
-use crate::{
-    advice::{Advice, Fix},
-    gpt::tensors::Category,
-    hardware::Device,
-    memory::program::Phase,
-};
+use crate::{advice::Advice, gpt::tensors::Category, hardware::Device, memory::program::Phase, text::Table};
 
 /// The schema's number.
 pub const SCHEMA: u32 = 1;
@@ -48,9 +43,9 @@ struct PeakRow {
 }
 
 impl Plan {
-    /// The plan as a document; `config` holds nanoGPT's keys after overrides.
+    /// The plan as a document; `config` holds nanoGPT's keys after overrides, `table` says the fixes' notes.
     #[must_use]
-    pub fn document<'a>(&'a self, config: &'a Map<String, Value>, advice: &Advice) -> Document<'a> {
+    pub fn document<'a>(&'a self, config: &'a Map<String, Value>, advice: &Advice, table: &Table) -> Document<'a> {
         let by_category = Category::ALL
             .iter()
             .zip(self.peak.by_category)
@@ -82,7 +77,7 @@ impl Plan {
             },
             oom: &self.oom,
             basis: &self.basis,
-            fixes: advice.fixes.iter().map(Fix::json).collect(),
+            fixes: advice.fixes.iter().map(|fix| fix.json(table)).collect(),
         }
     }
 }

@@ -37,7 +37,7 @@ fn blames(text: &str, key: &str, column: u32) {
         assert_eq!(errors[0].key, key, "{text}");
         let at = errors[0].place.as_ref().map(|place| (place.source.as_str(), place.line, place.column));
         assert_eq!(at, place, "{text}");
-        assert!(errors[0].message.contains(key), "{}", errors[0].message);
+        assert!(errors[0].message.to_string().contains(key), "{}", errors[0].message);
     }
 }
 

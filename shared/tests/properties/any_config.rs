@@ -7,6 +7,7 @@ use headroom_shared::{
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, simulate::Moment},
     plan::{Request, plan},
+    text,
     train_config::{MAX_COUNT, TrainConfig},
 };
 use proptest::{prelude::*, sample::select};
@@ -96,7 +97,8 @@ fn exercise(shape: GptShape, train: TrainConfig, device: Device, other_processes
     for moment in [Moment(0), plan.peak.moment, Moment(usize::MAX)] {
         assert!(plan.live_at(moment).iter().all(|tensor| tensor.bytes > 0));
     }
-    serde_json::to_string(&plan.document(&serde_json::Map::new(), &Advice::default())).expect("a plan is plain data");
+    serde_json::to_string(&plan.document(&serde_json::Map::new(), &Advice::default(), text::english()))
+        .expect("a plan is plain data");
 }
 
 proptest! {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use leptos::{prelude::*, task::spawn_local};
 
 use super::dynamic::{flag, some_words};
-use crate::{browser, text};
+use crate::{
+    browser,
+    text::{self, t},
+};
 
 /// How long the button says that it copied.
 const SAYS_SO_FOR: Duration = Duration::from_millis(1600);
@@ -35,7 +38,7 @@ pub fn CopyButton(
             set_timeout(move || said.set(None), SAYS_SO_FOR);
         });
     };
-    let word = move || said.get().map(|copied| if copied { text::COPIED } else { text::NOT_COPIED }.to_owned());
+    let word = move || said.get().map(|copied| if copied { t(text::COPIED) } else { t(text::NOT_COPIED) }.to_owned());
     view! {
         <button type="button" id=id data-testid=id class="button" class:button--primary=primary
             prop:disabled=flag(move || !enabled.get()) on:click=copy>

@@ -7,7 +7,7 @@ use super::dynamic::{flag, part, some_words, words};
 use super::field::{TextField, follow};
 use crate::{
     state::{budget::Budget, card, entry, format},
-    text,
+    text::{self, t},
 };
 
 /// The card's field with its list, and the memory that others hold.
@@ -26,7 +26,7 @@ pub fn CardPicker(
     view! {
         <div class="card">
             <GpuField budget />
-            <TextField id="other-processes" label=text::OTHERS hint=text::OTHERS_HINT value=others take=take_others />
+            <TextField id="other-processes" label=t(text::OTHERS) hint=t(text::OTHERS_HINT) value=others take=take_others />
         </div>
     }
 }
@@ -88,8 +88,8 @@ fn GpuField(budget: Budget) -> impl IntoView {
         }
     });
     view! {
-        <div class="field combobox" title=text::GPU_HINT>
-            <label class="field__label" for="gpu">{text::GPU}</label>
+        <div class="field combobox" title=t(text::GPU_HINT)>
+            <label class="field__label" for="gpu">{t(text::GPU)}</label>
             <input class="input field__input combobox__input" type="text" id="gpu" data-testid="gpu" role="combobox"
                 autocomplete="off" spellcheck="false" aria-controls="gpu-list" aria-autocomplete="list"
                 aria-expanded=words(move || open.get().to_string()) node_ref=input
@@ -111,13 +111,13 @@ fn GpuField(budget: Budget) -> impl IntoView {
             <span class="combobox__memory" title=some_words(move || memory.get().map(|(_, exact)| exact))>
                 {some_words(move || memory.get().map(|(size, _)| size))}
             </span>
-            <ul class="combobox__list" id="gpu-list" role="listbox" aria-label=text::GPU
+            <ul class="combobox__list" id="gpu-list" role="listbox" aria-label=t(text::GPU)
                 class:combobox__list--open=flag(move || open.get())>
                 {part(move || {
                     let choices = choices.get();
                     let none = (open.get() && choices.is_empty()).then(|| view! {
                         <li class="combobox__none" role="option" aria-disabled="true" aria-selected="false">
-                            {text::NO_CARD_MATCHES}
+                            {t(text::NO_CARD_MATCHES)}
                         </li>
                     });
                     let all = choices.into_iter().enumerate().map(|(index, (name, memory))| view! {

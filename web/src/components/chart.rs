@@ -16,15 +16,15 @@ use crate::{
         course::phase_at,
         format,
     },
-    text,
+    text::{self, t},
 };
 
 /// The name of a band, from the bottom.
 fn band_name(band: usize) -> &'static str {
     match band {
-        0 => text::OTHERS_BAND,
-        1 => text::CONTEXT_BAND,
-        _ => Category::ALL.get(band - 2).map_or("", |category| text::category(*category)),
+        0 => t(text::OTHERS_BAND),
+        1 => t(text::CONTEXT_BAND),
+        _ => Category::ALL.get(band - 2).map_or("", |category| t(category.text())),
     }
 }
 
@@ -43,10 +43,10 @@ pub fn ChartView(
     view! {
         <section class="chart" class:stale=flag(move || stale.get()) aria-labelledby="chart-title">
             <div class="chart__head">
-                <h2 class="panel-title"><span id="chart-title">{text::CHART}</span> <span class="chart__unit">{text::CHART_UNIT}</span></h2>
+                <h2 class="panel-title"><span id="chart-title">{t(text::CHART)}</span> <span class="chart__unit">{t(text::CHART_UNIT)}</span></h2>
                 <ul class="chart__marks">
                     {text::CERTAINTIES.map(|(certainty, meaning)| view! {
-                        <li title=meaning><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
+                        <li title=t(meaning)><span aria-hidden="true"><Mark certainty /></span>" "{text::certainty(certainty)}</li>
                     }).collect_view()}
                 </ul>
             </div>
@@ -113,14 +113,14 @@ fn Plot(budget: Budget, chart: Shown) -> impl IntoView {
     let is_right = move || column.get().unwrap_or(0) * 2 > n_columns();
     view! {
         <div class="chart__plot" id="chart" data-testid="chart" role="slider" tabindex="0" node_ref=plot
-            aria-label=text::CHART aria-description=text::CHART_HELP aria-valuemin="0"
+            aria-label=t(text::CHART) aria-description=t(text::CHART_HELP) aria-valuemin="0"
             aria-valuemax=words(move || n_columns().saturating_sub(1).to_string())
             aria-valuenow=words(move || column.get().unwrap_or(0).to_string()) aria-valuetext=words(move || moment.get())
             on:pointermove=point on:pointerdown=pin on:pointerleave=move |_| budget.pointed.set(None) on:keydown=key>
             <Drawing chart />
             <Words budget chart />
             {part(move || stale.get().then(|| {
-                let sentence = if chart.with(Option::is_some) { text::STALE } else { text::NOTHING_TO_DRAW };
+                let sentence = if chart.with(Option::is_some) { t(text::STALE) } else { t(text::NOTHING_TO_DRAW) };
                 view! { <p class="chart__none"><span>{sentence}</span></p> }
             }))}
             <div class="chart__cursor" class:chart__cursor--quiet=flag(is_quiet) style:left=words(cursor)>
@@ -144,7 +144,7 @@ fn moment_text(answer: &Answer, column: Option<usize>) -> Option<String> {
     let planned = answer.drawn()?;
     let column = column?;
     let live: u64 = planned.timeline.points.get(column)?.live_bytes.iter().sum();
-    let phase = text::phase(phase_at(&planned.timeline, column)?);
+    let phase = t(phase_at(&planned.timeline, column)?.text());
     Some(format!("{phase}: {} {}", format::size(live), format::mark(planned.plan.basis.allocated)))
 }
 
@@ -224,12 +224,12 @@ fn Words(budget: Budget, chart: Shown) -> impl IntoView {
                     <span>{band_name(label.band)}</span>
                 </span>
             }).collect_view()))}
-            <span class="chart__card" style:top=capacity>{text::CARD_LINE} " " {some_words(card)}</span>
+            <span class="chart__card" style:top=capacity>{t(text::CARD_LINE)} " " {some_words(card)}</span>
             {part(move || failure().map(|failure| view! {
                 <span class="chart__fails" class:chart__fails--left=failure.is_left
                     style:left=percent(failure.x) style:top=percent(failure.top)>
-                    <strong>"✕ "{text::FAILS_HERE}</strong>
-                    {failure.is_long.then(|| view! { <span class="chart__unreached">{text::NOT_REACHED}</span> })}
+                    <strong>"✕ "{t(text::FAILS_HERE)}</strong>
+                    {failure.is_long.then(|| view! { <span class="chart__unreached">{t(text::NOT_REACHED)}</span> })}
                 </span>
             }))}
         </div>
@@ -252,7 +252,7 @@ fn Axis(chart: Shown) -> impl IntoView {
 fn tick(tick: &Tick) -> impl IntoView + use<> {
     view! {
         <span class="chart__tick" title=tick.title style:left=percent(tick.start) style:width=percent(tick.width)>
-            <span data-short=text::tick_short(tick.label)>{tick.label}</span>
+            <span data-short=tick.short>{tick.label}</span>
         </span>
     }
 }
@@ -282,7 +282,7 @@ fn Legend(budget: Budget) -> impl IntoView {
                     <svg class="legend__colour" viewBox="0 0 10 10" aria-hidden="true">
                         <line class="chart__reserved" x1="0" x2="10" y1="5" y2="5" />
                     </svg>
-                    {text::RESERVED_LINE}
+                    {t(text::RESERVED_LINE)}
                 </li>
             </ul>
         </div>

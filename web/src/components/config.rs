@@ -9,7 +9,7 @@ use super::dynamic::{flag, words};
 use crate::{
     browser,
     state::{budget::Budget, presets::RUNS},
-    text,
+    text::{self, t},
 };
 
 /// The text area with its ways in and out.
@@ -24,7 +24,7 @@ pub fn ConfigInput(
         spawn_local(async move {
             match browser::file_text(file, MAX_SOURCE_BYTES as f64).await {
                 Some(text) => budget.session.update(|session| session.set_text(text)),
-                None => budget.notice.set(Some(text::FILE_TOO_LARGE.to_owned())),
+                None => budget.notice.set(Some(text::FILE_TOO_LARGE.into())),
             }
         });
     };
@@ -54,12 +54,12 @@ pub fn ConfigInput(
     view! {
         <div class="config" class:config--dragging=flag(move || dragging.get())>
             <div class="config__head">
-                <label class="config__label" for="config">{text::CONFIG}</label>
+                <label class="config__label" for="config">{t(text::CONFIG)}</label>
                 <StartFrom budget />
             </div>
             <div class="config__body">
                 <textarea class="input config__text" id="config" data-testid="config" rows="7" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" wrap="off" placeholder=text::CONFIG_PLACEHOLDER
+                    autocomplete="off" autocapitalize="off" wrap="off" placeholder=t(text::CONFIG_PLACEHOLDER)
                     prop:value=words(move || budget.session.with(|session| session.text.clone()))
                     on:input:target=move |event| {
                         let text = event.target().value();
@@ -72,12 +72,12 @@ pub fn ConfigInput(
                                 open(event.target().files().and_then(|files| files.get(0)));
                                 event.target().set_value("");
                             } />
-                        <span>{text::OPEN_FILE}</span>
+                        <span>{t(text::OPEN_FILE)}</span>
                     </label>
-                    <CopyButton id="copy-config" label=text::COPY_CONFIG
+                    <CopyButton id="copy-config" label=t(text::COPY_CONFIG)
                         content=move |()| Some(budget.session.with(|session| session.text.clone())) />
                 </div>
-                <p class="config__drop" aria-hidden="true">{text::DROP_HERE}</p>
+                <p class="config__drop" aria-hidden="true">{t(text::DROP_HERE)}</p>
             </div>
         </div>
     }
@@ -89,7 +89,7 @@ fn StartFrom(budget: Budget) -> impl IntoView {
     let chosen =
         Memo::new(move |_| budget.session.with(|session| RUNS.iter().position(|run| run.text == session.text)));
     view! {
-        <select class="input config__start" id="start-from" data-testid="start-from" aria-label=text::START_FROM
+        <select class="input config__start" id="start-from" data-testid="start-from" aria-label=t(text::START_FROM)
             prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
             on:change:target=move |event| {
                 if let Ok(index) = event.target().value().parse::<usize>() {
@@ -97,10 +97,10 @@ fn StartFrom(budget: Budget) -> impl IntoView {
                 }
             }>
             <option value="" disabled=true selected=flag(move || chosen.get().is_none())>
-                {text::START_FROM}" "{text::START_FROM_CHOOSE}
+                {t(text::START_FROM)}" "{t(text::START_FROM_CHOOSE)}
             </option>
             {RUNS.iter().enumerate().map(|(index, run)| view! {
-                <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{run.label}</option>
+                <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{t(run.label)}</option>
             }).collect_view()}
         </select>
     }

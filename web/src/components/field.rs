@@ -53,7 +53,7 @@ pub fn Entry(
         value.track();
         fault.set(None);
     });
-    let said = move || fault.get().map(|expected| text::not_taken(expected, &value.get()));
+    let said = move || fault.get().map(|expected| text::fault(expected, &value.get()));
     let fault_id = format!("{id}-fault");
     let described_by = fault_id.clone();
     view! {
@@ -120,7 +120,7 @@ pub fn Choice(
     #[prop(optional)]
     hint: &'static str,
     /// The choices.
-    choices: &'static [&'static str],
+    choices: Vec<&'static str>,
     /// Which one is chosen.
     #[prop(into)]
     chosen: Signal<Option<usize>>,

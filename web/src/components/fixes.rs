@@ -13,7 +13,7 @@ use crate::{
         fixes::{Row, SharedRows, applied, rows},
         session::Session,
     },
-    text,
+    text::{self, say, t},
 };
 
 /// Every fix is simulated, which takes as long as a few keystrokes: it waits until they pause.
@@ -36,7 +36,7 @@ pub fn Fixes(
         // Of an earlier plan: what it would come to now, nobody looked at.
         let Some(card) = card else { return };
         let session = budget.session.get_untracked();
-        let after = applied(&session, &changes, &text::fix_why(&card));
+        let after = applied(&session, &changes, &say(&text::fix_why(card.as_str())));
         made.set(Some([session, after.clone()]));
         budget.pinned.set(None);
         budget.session.set(after);
@@ -55,16 +55,16 @@ pub fn Fixes(
                         budget.session.set(before);
                         browser::focus("fixes");
                     }
-                }>{text::UNDO}</button>
+                }>{t(text::UNDO)}</button>
             }
         })
     };
     let title = move || match shown.with(|rows| rows.as_ref().is_none_or(|rows| !rows.fixes.is_empty())) {
-        true => text::FIXES,
-        false => text::ROOM,
+        true => t(text::FIXES),
+        false => t(text::ROOM),
     };
     let never = budget.ask(|answer| answer.drawn().is_none());
-    let none = move || never.get().then(|| view! { <p class="fixes__lead">{text::NO_FIXES}</p> });
+    let none = move || never.get().then(|| view! { <p class="fixes__lead">{t(text::NO_FIXES)}</p> });
     let list = move || {
         shown.get().map(|rows| {
             let larger = rows.larger.map(|larger| {
@@ -72,7 +72,7 @@ pub fn Fixes(
                 let changes = vec![Change::Key("batch_size", Value::Int(count))];
                 view! {
                     <button type="button" class="button" data-testid="apply-larger"
-                        on:click=move |_| apply(changes.clone())>{text::set_batch(larger)}</button>
+                        on:click=move |_| apply(changes.clone())>{say(&text::set_batch(larger))}</button>
                 }
             });
             let lead =
@@ -116,14 +116,14 @@ fn row(fix: Row, apply: Callback<Vec<Change>>) -> AnyView {
     let (changes, label) = (fix.changes.clone(), apply_label(&fix));
     let button = view! {
         <button type="button" class="button" class:button--primary=fix.fits aria-label=label
-            on:click=move |_| apply.run(changes.clone())>{text::APPLY}</button>
+            on:click=move |_| apply.run(changes.clone())>{t(text::APPLY)}</button>
     };
     item(fix, button.into_any())
 }
 
 /// What applying a fix is called where it is only heard.
 pub fn apply_label(fix: &Row) -> String {
-    format!("{} {}", text::APPLY, fix.settings.replace('\n', ", "))
+    format!("{} {}", t(text::APPLY), fix.settings.replace('\n', ", "))
 }
 
 /// A fix in a list, with what applies it.

@@ -1,9 +1,6 @@
 //! The form of nanoGPT's keys: it shows what the text says, and writes into the text.
 
-use headroom_shared::{
-    decimal,
-    nanogpt::{Value, defaults},
-};
+use headroom_shared::{decimal, nanogpt::Value};
 use leptos::prelude::*;
 
 use super::dynamic::{flag, words};
@@ -15,7 +12,7 @@ use crate::{
         fields::{NUMBERS, NumberKey, next_head_count, next_width},
         presets::{MODELS, Model},
     },
-    text,
+    text::{self, t},
 };
 
 const DTYPES: [&str; 3] = ["bfloat16", "float16", "float32"];
@@ -39,14 +36,14 @@ pub fn RunForm(
             <div class="form__row form__row--models"><Models budget /></div>
             {NUMBERS.into_iter().map(|number| view! { <NumberField budget number /> }).collect_view()}
             <div class="form__row form__row--switches">
-                <Choice id="dtype" label=text::DTYPE choices=&DTYPES chosen=dtype hint=hint("dtype")
+                <Choice id="dtype" label=t(text::DTYPE) choices=DTYPES.to_vec() chosen=dtype hint=hint("dtype")
                     on_choose=move |index: usize| {
                         let dtype = Value::Str(DTYPES[index].to_owned());
                         budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
                     } />
-                <Toggle id="compile" label=text::COMPILE on=budget.ask(|answer| answer.flag("compile"))
+                <Toggle id="compile" label=t(text::COMPILE) on=budget.ask(|answer| answer.flag("compile"))
                     hint=hint("compile") on_change=set_flag("compile") />
-                <Toggle id="bias" label=text::BIAS on=budget.ask(|answer| answer.flag("bias"))
+                <Toggle id="bias" label=t(text::BIAS) on=budget.ask(|answer| answer.flag("bias"))
                     hint=hint("bias") enabled=shape_is_free on_change=set_flag("bias") />
             </div>
         </form>
@@ -54,7 +51,7 @@ pub fn RunForm(
 }
 
 fn hint(key: &str) -> &'static str {
-    defaults::find(key).map_or("", |key| key.doc)
+    text::doc(key)
 }
 
 /// The list of shapes; it says which one the config has.
@@ -71,7 +68,7 @@ fn Models(budget: Budget) -> impl IntoView {
     };
     view! {
         <div class="field">
-            <label class="field__label" for="model">{text::MODEL}</label>
+            <label class="field__label" for="model">{t(text::MODEL)}</label>
             <select class="input field__input" id="model" data-testid="model"
                 prop:value=words(move || chosen.get().map_or_else(String::new, |index| index.to_string()))
                 on:change:target=move |event| {
@@ -80,7 +77,7 @@ fn Models(budget: Budget) -> impl IntoView {
                     }
                 }>
                 <option value="" disabled=true selected=flag(move || chosen.get().is_none())>
-                    {words(move || if loaded.get() { text::MODEL_LOADED } else { text::MODEL_OTHER }.to_owned())}
+                    {words(move || if loaded.get() { t(text::MODEL_LOADED) } else { t(text::MODEL_OTHER) }.to_owned())}
                 </option>
                 {MODELS.iter().enumerate().map(|(index, model)| view! {
                     <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{model.label}</option>
@@ -119,7 +116,7 @@ fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
             // A long name breaks after an underscore.
             <label class="number__label" for=key>{key.replace('_', "_\u{200b}")}</label>
             <input class="number__range" type="range" id=range_id.clone() data-testid=range_id
-                aria-label=format!("{key}, {}", text::SLIDER)
+                aria-label=format!("{key}, {}", t(text::SLIDER))
                 min=decimal::shortest(min) step=decimal::shortest(step)
                 max=words(move || decimal::shortest(largest()))
                 prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())

@@ -2,8 +2,11 @@
 
 use leptos::prelude::*;
 
-use super::dynamic::flag;
-use crate::{browser, text};
+use super::{dynamic::flag, language::LanguagePicker};
+use crate::{
+    browser,
+    text::{self, t},
+};
 
 /// What the theme switch sets, in the order of its buttons.
 const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
@@ -14,6 +17,8 @@ pub fn Header(
     /// Which of the pages is shown.
     #[prop(optional)]
     page: usize,
+    /// What has to be done before the page is opened in another language.
+    leave: Callback<()>,
 ) -> impl IntoView {
     let kept = browser::kept_theme();
     let chosen = RwSignal::new(THEMES.iter().position(|theme| *theme == kept.as_deref()).unwrap_or(0));
@@ -23,23 +28,24 @@ pub fn Header(
     };
     view! {
         <header class="header">
-            <a class="header__skip" href="#answer" on:click=move |event| skip(&event)>{text::SKIP_TO_ANSWER}</a>
+            <a class="header__skip" href="#answer" on:click=move |event| skip(&event)>{t(text::SKIP_TO_ANSWER)}</a>
             <p class="header__name">
                 <svg class="header__sign" viewBox="0 0 20 20" aria-hidden="true">
                     <path d="M2 4h16" />
                     <path d="M2 18V13h4V9h4v2h4v-2h4v9z" />
                 </svg>
-                <strong>{text::NAME}</strong>
-                <span class="header__tagline">{text::TAGLINE}</span>
+                <strong>{t(text::NAME)}</strong>
+                <span class="header__tagline">{t(text::TAGLINE)}</span>
             </p>
-            <nav class="header__pages" aria-label=text::PAGES>
+            <nav class="header__pages" aria-label=t(text::PAGES)>
                 {text::PAGE_LINKS.into_iter().enumerate().map(|(index, (name, href))| view! {
-                    <a href=href aria-current=(index == page).then_some("page")>{name}</a>
+                    <a href=format!("{href}{}", browser::query()) aria-current=(index == page).then_some("page")>{t(name)}</a>
                 }).collect_view()}
             </nav>
-            <p class="header__promise">{text::NOTHING_LEAVES}</p>
+            <p class="header__promise">{t(text::NOTHING_LEAVES)}</p>
+            <LanguagePicker leave />
             <fieldset class="switch header__theme">
-                <legend class="visually-hidden">{text::THEME}</legend>
+                <legend class="visually-hidden">{t(text::THEME)}</legend>
                 {(0..THEMES.len()).map(|index| view! {
                     <label class="switch__choice">
                         <input
@@ -49,7 +55,7 @@ pub fn Header(
                             prop:checked=flag(move || chosen.get() == index)
                             on:change=move |_| choose(index)
                         />
-                        <span>{text::THEMES[index]}</span>
+                        <span>{t(text::THEMES[index])}</span>
                     </label>
                 }).collect_view()}
             </fieldset>

@@ -4,7 +4,10 @@ use leptos::prelude::*;
 
 use super::actions::CopyButton;
 use super::dynamic::{part, some_words};
-use crate::{state::budget::Budget, text};
+use crate::{
+    state::budget::Budget,
+    text::{self, t},
+};
 
 /// The message, where the run fails.
 #[component]
@@ -17,10 +20,10 @@ pub fn Message(
     part(move || {
         fails.get().then(|| {
             view! {
-                <section class="message" aria-label=text::PYTORCH_SAYS>
+                <section class="message" aria-label=t(text::PYTORCH_SAYS)>
                     <details class="message__whole">
                         <summary class="message__head">
-                            <strong>{text::PYTORCH_SAYS}</strong>
+                            <strong>{t(text::PYTORCH_SAYS)}</strong>
                             " "
                             <span class="message__start" aria-hidden="true">{some_words(move || message.get())}</span>
                         </summary>
@@ -28,7 +31,7 @@ pub fn Message(
                             {some_words(move || message.get())}
                         </p>
                     </details>
-                    <CopyButton id="copy-message" label=text::COPY_MESSAGE content=move |()| message.get() />
+                    <CopyButton id="copy-message" label=t(text::COPY_MESSAGE) content=move |()| message.get() />
                 </section>
             }
         })

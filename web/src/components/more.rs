@@ -12,7 +12,7 @@ use super::dynamic::part;
 use super::field::{Choice, TextField, Toggle};
 use crate::{
     state::{answer::Answer, budget::Budget, entry, format},
-    text,
+    text::{self, t},
 };
 
 const ATTENTIONS: [Attention; 2] = [Attention::Flash, Attention::Math];
@@ -29,7 +29,7 @@ pub fn More(
     view! {
         <details class="more" id="more">
             <summary class="more__summary">
-                {text::MORE}
+                {t(text::MORE)}
                 {part(move || (changed.get() > 0).then(|| view! { <span class="more__count">{changed.get().to_string()}</span> }))}
             </summary>
             <div class="more__fields">
@@ -82,14 +82,14 @@ fn position<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
 #[component]
 fn Training(budget: Budget) -> impl IntoView {
     view! {
-        <Choice id="attention" label=text::ATTENTION hint=text::ATTENTION_HINT choices=&text::ATTENTIONS
+        <Choice id="attention" label=t(text::ATTENTION) hint=t(text::ATTENTION_HINT) choices=vec!["flash", "math"]
             chosen=option(budget, |o| position(&ATTENTIONS, &o.attention))
             on_choose=move |index: usize| change(budget, |o| o.attention = ATTENTIONS[index]) />
-        <Choice id="optimizer" label=text::OPTIMIZER hint=text::OPTIMIZER_HINT choices=&text::OPTIMIZERS
+        <Choice id="optimizer" label=t(text::OPTIMIZER) hint=t(text::OPTIMIZER_HINT) choices=vec!["AdamW fused", "AdamW foreach", t(text::OPTIMIZER_8BIT)]
             chosen=option(budget, |o| position(&OPTIMIZERS, &o.optimizer))
             on_choose=move |index: usize| change(budget, |o| o.optimizer = OPTIMIZERS[index]) />
-        <Choice id="cross_entropy" label=text::CROSS_ENTROPY hint=text::CROSS_ENTROPY_HINT
-            choices=&text::CROSS_ENTROPIES
+        <Choice id="cross_entropy" label=t(text::CROSS_ENTROPY) hint=t(text::CROSS_ENTROPY_HINT)
+            choices=[text::CROSS_ENTROPY_WHOLE, text::CROSS_ENTROPY_CHUNKED, text::CROSS_ENTROPY_FUSED].map(t).to_vec()
             chosen=option(budget, |o| position(&CROSS_ENTROPIES, &o.cross_entropy))
             on_choose=move |index: usize| change(budget, |o| o.cross_entropy = CROSS_ENTROPIES[index]) />
         <CountKey budget key="eval_iters" />
@@ -102,13 +102,13 @@ fn Training(budget: Budget) -> impl IntoView {
 fn Patches(budget: Budget) -> impl IntoView {
     view! {
         <CountKey budget key="eval_batch_size" />
-        <Toggle id="activation_checkpointing" label=text::CHECKPOINTING hint=text::CHECKPOINTING_HINT
+        <Toggle id="activation_checkpointing" label=t(text::CHECKPOINTING) hint=t(text::CHECKPOINTING_HINT)
             on=option(budget, |o| o.activation_checkpointing)
             on_change=move |on| change(budget, |o| o.activation_checkpointing = on) />
-        <Toggle id="del_eval_logits" label=text::DEL_EVAL_LOGITS hint=text::DEL_EVAL_LOGITS_HINT
+        <Toggle id="del_eval_logits" label=t(text::DEL_EVAL_LOGITS) hint=t(text::DEL_EVAL_LOGITS_HINT)
             on=option(budget, |o| o.del_eval_logits)
             on_change=move |on| change(budget, |o| o.del_eval_logits = on) />
-        <Toggle id="del_train_logits" label=text::DEL_TRAIN_LOGITS hint=text::DEL_TRAIN_LOGITS_HINT
+        <Toggle id="del_train_logits" label=t(text::DEL_TRAIN_LOGITS) hint=t(text::DEL_TRAIN_LOGITS_HINT)
             on=option(budget, |o| o.del_train_logits)
             on_change=move |on| change(budget, |o| o.del_train_logits = on) />
     }
@@ -123,23 +123,23 @@ fn Surroundings(budget: Budget) -> impl IntoView {
         None => String::new(),
     });
     view! {
-        <Toggle id="expandable_segments" label=text::EXPANDABLE hint=text::EXPANDABLE_HINT
+        <Toggle id="expandable_segments" label=t(text::EXPANDABLE) hint=t(text::EXPANDABLE_HINT)
             on=option(budget, |o| o.expandable_segments)
             on_change=move |on| change(budget, |o| o.expandable_segments = on) />
-        <TextField id="world_size" label=text::PROCESSES hint=text::PROCESSES_HINT
+        <TextField id="world_size" label=t(text::PROCESSES) hint=t(text::PROCESSES_HINT)
             value=option(budget, |o| o.world_size.to_string())
             take=move |typed: String| {
                 let Some(n) = entry::count(&typed, 1) else { return Some(text::A_COUNT) };
                 change(budget, |o| o.world_size = n.unsigned_abs());
                 None
             } />
-        <TextField id="torch" label=text::TORCH hint=text::TORCH_HINT value=option(budget, |o| o.torch.clone())
+        <TextField id="torch" label=t(text::TORCH) hint=t(text::TORCH_HINT) value=option(budget, |o| o.torch.clone())
             take=move |typed: String| {
                 let Some(torch) = entry::torch(&typed) else { return Some(text::A_VERSION) };
                 change(budget, |o| o.torch = torch);
                 None
             } />
-        <TextField id="context" label=text::CONTEXT hint=text::CONTEXT_HINT value=context placeholder=estimate
+        <TextField id="context" label=t(text::CONTEXT) hint=t(text::CONTEXT_HINT) value=context placeholder=estimate
             take=move |typed: String| {
                 let bytes = entry::size(&typed, "MiB");
                 if bytes.is_none() && !typed.trim().is_empty() {
@@ -154,8 +154,7 @@ fn Surroundings(budget: Budget) -> impl IntoView {
 /// A count that is a key of the config.
 #[component]
 fn CountKey(budget: Budget, key: &'static str) -> impl IntoView {
-    let known = headroom_shared::nanogpt::defaults::find(key);
-    let hint = known.map_or(text::EVAL_BATCH_SIZE_HINT, |key| key.doc);
+    let hint = text::doc(key);
     let value = budget.ask(move |answer: &Answer| answer.number_text(key));
     let placeholder = budget.ask(move |answer: &Answer| match key {
         "eval_batch_size" => answer.number_text("batch_size"),

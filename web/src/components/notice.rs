@@ -3,20 +3,20 @@
 use leptos::prelude::*;
 
 use super::dynamic::part;
-use crate::text;
+use crate::text::{self, Text, say, t};
 
 /// The notice.
 #[component]
 pub fn Notice(
     /// The sentence, where there is one.
-    notice: RwSignal<Option<String>>,
+    notice: RwSignal<Option<Text>>,
 ) -> impl IntoView {
     part(move || {
         notice.get().map(|sentence| {
             view! {
                 <div class="notice" role="status" id="notice">
-                    <p>{sentence}</p>
-                    <button type="button" class="button" on:click=move |_| notice.set(None)>{text::DISMISS}</button>
+                    <p>{say(&sentence)}</p>
+                    <button type="button" class="button" on:click=move |_| notice.set(None)>{t(text::DISMISS)}</button>
                 </div>
             }
         })

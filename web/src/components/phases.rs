@@ -8,7 +8,7 @@ use super::verdict::Mark;
 use crate::{
     browser,
     state::{answer::Answer, budget::Budget, format},
-    text,
+    text::{self, t},
 };
 
 #[derive(Clone, PartialEq)]
@@ -61,8 +61,8 @@ pub fn PhaseTable(
         }
     });
     let title = move || match table.with(|table| table.as_ref().is_none_or(|table| table.fits)) {
-        true => text::PHASES,
-        false => text::PHASES_WOULD_NEED,
+        true => t(text::PHASES),
+        false => t(text::PHASES_WOULD_NEED),
     };
     let mark = move |index: usize| {
         part(move || {
@@ -76,10 +76,10 @@ pub fn PhaseTable(
                 <table class="phases__table" id="phases" data-testid="phases">
                     <thead>
                         <tr>
-                            <th scope="col">{text::PHASE}</th>
-                            <th scope="col">{text::LIVE_PEAK}{mark(0)}</th>
-                            <th scope="col" title=text::FIGURE_ALLOCATED_HINT>{text::FIGURE_ALLOCATED}{mark(0)}</th>
-                            <th scope="col" title=text::FIGURE_RESERVED_HINT>{text::FIGURE_RESERVED}{mark(1)}</th>
+                            <th scope="col">{t(text::PHASE)}</th>
+                            <th scope="col">{t(text::LIVE_PEAK)}{mark(0)}</th>
+                            <th scope="col" title=t(text::FIGURE_ALLOCATED_HINT)>{t(text::FIGURE_ALLOCATED)}{mark(0)}</th>
+                            <th scope="col" title=t(text::FIGURE_RESERVED_HINT)>{t(text::FIGURE_RESERVED)}{mark(1)}</th>
                         </tr>
                     </thead>
                     <tbody>
@@ -93,15 +93,15 @@ pub fn PhaseTable(
 
 fn row(row: &Row) -> impl IntoView + use<> {
     let badge = if row.fails {
-        Some(view! { <span class="phases__badge phases__badge--fails">{text::FAILS}</span> })
+        Some(view! { <span class="phases__badge phases__badge--fails">{t(text::FAILS)}</span> })
     } else if row.is_peak {
-        Some(view! { <span class="phases__badge">{text::PEAK}</span> })
+        Some(view! { <span class="phases__badge">{t(text::PEAK)}</span> })
     } else {
         None
     };
     view! {
         <tr data-phase=row.phase.name() class:phases__row--marked=row.fails || row.is_peak>
-            <th scope="row">{text::phase(row.phase)} {badge}</th>
+            <th scope="row">{t(row.phase.text())} {badge}</th>
             {row.bytes.map(|bytes| view! {
                 <td title=format::exact_bytes(bytes) data-bytes=bytes.to_string()>{format::size(bytes)}</td>
             }).collect_view()}

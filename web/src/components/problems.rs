@@ -13,7 +13,7 @@ use crate::{
         budget::Budget,
         places,
     },
-    text,
+    text::{self, say, t},
 };
 
 /// One line of the list.
@@ -25,7 +25,6 @@ struct Line {
     /// What it is about, where it has no place.
     key: String,
     message: String,
-    hint: Option<String>,
 }
 
 fn lines(answer: &Answer) -> Vec<Line> {
@@ -35,19 +34,20 @@ fn lines(answer: &Answer) -> Vec<Line> {
         severity: problem.severity,
         place: (has_places && problem.line > 0).then_some((problem.line, problem.column)),
         key: if has_places { String::new() } else { problem.source.clone() },
-        message: problem.message.clone(),
-        hint: problem.hint.clone(),
+        message: match &problem.hint {
+            Some(hint) => say(&text::with_hint(problem.message.clone(), hint.clone())),
+            None => say(&problem.message),
+        },
     });
     let findings = answer.resolved.findings.iter().map(|finding| Line {
         severity: finding.severity,
         place: None,
         key: finding.key.to_owned(),
-        message: finding.message.clone(),
-        hint: None,
+        message: say(&finding.message),
     });
     let foreign = match answer.reading {
-        Reading::Foreign => Some(text::FOREIGN),
-        Reading::OutOfMemory => Some(text::FOREIGN_OUT_OF_MEMORY),
+        Reading::Foreign => Some(t(text::FOREIGN)),
+        Reading::OutOfMemory => Some(t(text::FOREIGN_OUT_OF_MEMORY)),
         Reading::Empty | Reading::Run => None,
     };
     let foreign = foreign.map(|sentence| Line {
@@ -55,7 +55,6 @@ fn lines(answer: &Answer) -> Vec<Line> {
         place: None,
         key: String::new(),
         message: sentence.to_owned(),
-        hint: None,
     });
     let lines: Vec<Line> = problems.chain(findings).collect();
     // That none of it may matter before all, then the worst, else in the order of the text.
@@ -71,14 +70,14 @@ pub fn Problems(
 ) -> impl IntoView {
     let shown = budget.ask(lines);
     let read_as = budget.ask(|answer| match answer.reading {
-        Reading::Empty => text::READS_DEFAULTS.to_owned(),
-        Reading::Run => text::read_as(answer.kind, answer.resolved.settings.values.len()),
+        Reading::Empty => t(text::READS_DEFAULTS).to_owned(),
+        Reading::Run => say(&text::read_as(answer.kind, answer.resolved.settings.values.len())),
         Reading::Foreign | Reading::OutOfMemory => String::new(),
     });
     let list = NodeRef::<Ul>::new();
     view! {
         <ul class="problems" id="problems" data-testid="problems" node_ref=list tabindex="0"
-            aria-label=text::PROBLEMS>
+            aria-label=t(text::PROBLEMS)>
             {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
             <li class="problems__read">{words(move || read_as.get())}</li>
         </ul>
@@ -86,11 +85,11 @@ pub fn Problems(
 }
 
 fn problem(budget: Budget, line: Line) -> impl IntoView {
-    let Line { severity, place, key, message, hint } = line;
+    let Line { severity, place, key, message } = line;
     let (class, word) = match severity {
-        Severity::Error => ("problems__line problems__line--error", text::SEVERITIES[2]),
-        Severity::Warning => ("problems__line problems__line--warning", text::SEVERITIES[1]),
-        Severity::Note => ("problems__line", text::SEVERITIES[0]),
+        Severity::Error => ("problems__line problems__line--error", t(text::SEVERITY_ERROR)),
+        Severity::Warning => ("problems__line problems__line--warning", t(text::SEVERITY_WARNING)),
+        Severity::Note => ("problems__line", t(text::SEVERITY_NOTE)),
     };
     let jump = place.map(|(line, column)| {
         view! {
@@ -105,7 +104,7 @@ fn problem(budget: Budget, line: Line) -> impl IntoView {
             " "
             {jump}
             {(!key.is_empty()).then(|| view! { <code class="problems__key">{key}</code> })}
-            " " {message} {hint.map(|hint| format!(". {hint}"))}
+            " " {message}
         </li>
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         format,
         tensors::{Line, live},
     },
-    text,
+    text::{self, say, t},
 };
 
 /// The list.
@@ -37,10 +37,10 @@ pub fn TensorList(
     });
     let title = move || {
         shown.with(|shown| match shown {
-            Some((_, _, true, _)) if follows.get() => text::LIVE_AT_PEAK.to_owned(),
-            Some((_, _, false, _)) if follows.get() => text::LIVE_AT_FAILURE.to_owned(),
-            Some((phase, ..)) => text::live_title(*phase),
-            None => text::LIVE.to_owned(),
+            Some((_, _, true, _)) if follows.get() => t(text::LIVE_AT_PEAK).to_owned(),
+            Some((_, _, false, _)) if follows.get() => t(text::LIVE_AT_FAILURE).to_owned(),
+            Some((phase, ..)) => say(&text::live_in(phase.text_in())),
+            None => t(text::LIVE).to_owned(),
         })
     };
     let total = move || shown.with(|shown| shown.as_ref().map(|(.., live)| live.total_bytes));
@@ -51,7 +51,7 @@ pub fn TensorList(
         budget.pinned.get().map(|_| {
             view! {
                 <button type="button" class="button button--quiet" on:click=move |_| budget.pinned.set(None)>
-                    {if fits { text::BACK_TO_PEAK } else { text::BACK_TO_FAILURE }}
+                    {if fits { t(text::BACK_TO_PEAK) } else { t(text::BACK_TO_FAILURE) }}
                 </button>
             }
         })
@@ -61,7 +61,7 @@ pub fn TensorList(
             let most = live.lines.first().map_or(1, |line| line.bytes);
             let more = (live.n_more > 0).then(|| {
                 view! {
-                    <li class="tensors__more">{text::and_more(live.n_more, &format::size(live.more_bytes))}</li>
+                    <li class="tensors__more">{say(&text::and_more(live.n_more, format::size(live.more_bytes)))}</li>
                 }
             });
             view! { {live.lines.into_iter().map(|line| row(line, most)).collect_view()} {more} }
@@ -95,7 +95,7 @@ fn row(line: Line, most: u64) -> impl IntoView {
             <code class="tensors__name">{line.name}</code>
             <span class="tensors__bytes" title=format::exact_bytes(line.bytes)>{format::size(line.bytes)}</span>
             <span class="tensors__shape">{count}{format::shape(&line.shape)} " " {line.dtype}</span>
-            <span class="tensors__why">{text::category(line.category)} ": " {text::why_alive(line.lifetime)}</span>
+            <span class="tensors__why">{t(line.category.text())} ": " {text::why_alive(line.lifetime)}</span>
         </li>
     }
 }

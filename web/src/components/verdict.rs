@@ -16,8 +16,12 @@ use crate::{
         session::Session,
         verdict::{Figure, Outcome, Verdict, figures},
     },
-    text,
+    text::{self, Key, say, t},
 };
+
+/// The figures' names while there is no plan.
+const FIGURES: [Key; 5] =
+    [text::FIGURE_ALLOCATED, text::FIGURE_RESERVED, text::FIGURE_USED, text::FIGURE_CARD, text::FIGURE_PARAMETERS];
 
 /// A screen reader hears the verdict when the edits have paused for so long.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(700);
@@ -31,10 +35,10 @@ pub fn VerdictView(
     let verdict = budget.ask(Verdict::of_answer);
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
     let obstacle = budget.ask(crate::state::answer::Answer::obstacle);
-    let headline = move || verdict.get().map_or_else(|| text::NO_PLAN.to_owned(), |verdict| verdict.headline);
+    let headline = move || verdict.get().map_or_else(|| t(text::NO_PLAN).to_owned(), |verdict| verdict.headline);
     let detail = move || match verdict.get() {
         Some(verdict) => verdict.detail,
-        None => obstacle.get().unwrap_or_else(|| text::NO_PLAN_DETAIL.to_owned()),
+        None => obstacle.get().map_or_else(|| t(text::NO_PLAN_DETAIL).to_owned(), |why| say(&why)),
     };
     let outcome = move || verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned());
     let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
@@ -58,11 +62,11 @@ pub fn VerdictView(
             </div>
             <Figures budget />
             <div class="verdict__actions">
-                <CopyButton id="copy-link" label=text::COPY_LINK primary=true
+                <CopyButton id="copy-link" label=t(text::COPY_LINK) primary=true
                     content=move |()| Some(browser::address_with(&budget.session.with(Session::fragment))) />
-                <CopyButton id="copy-command" label=text::COPY_COMMAND
+                <CopyButton id="copy-command" label=t(text::COPY_COMMAND)
                     content=move |()| Some(budget.with_options(command::command_line)) />
-                <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
+                <CopyButton id="copy-json" label=t(text::COPY_JSON) enabled=has_plan
                     content=move |()| budget.with_options(command::plan_as_json) />
             </div>
         </div>
@@ -95,7 +99,7 @@ fn Figures(budget: Budget) -> impl IntoView {
                 let shown = move || figure(index);
                 view! {
                     <div class="figures__figure" title=some_words(move || shown().map(|figure| figure.title))>
-                        <dt>{words(move || shown().map_or(text::FIGURES[index], |figure| figure.label).to_owned())}</dt>
+                        <dt>{words(move || shown().map_or(t(FIGURES[index]), |figure| figure.label).to_owned())}</dt>
                         <dd>{part(move || shown().map_or_else(|| "–".into_any(), |figure| value(figure).into_any()))}</dd>
                     </div>
                 }

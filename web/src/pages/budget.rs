@@ -15,7 +15,7 @@ use crate::{
         budget::Budget,
         session::{Opened, Session},
     },
-    text,
+    text::{self, t},
 };
 
 /// How long the address waits for the next edit: browsers refuse a hundred writes in half a minute.
@@ -29,7 +29,7 @@ fn open_address(budget: Budget) {
         return;
     };
     let left_out = later_version.is_some() || !unknown.is_empty();
-    budget.notice.set(left_out.then(|| text::link_left_out(&unknown, later_version)));
+    budget.notice.set(left_out.then(|| text::left_out(&unknown, later_version)));
     budget.session.set(session);
     budget.pinned.set(None);
 }
@@ -40,18 +40,19 @@ pub fn BudgetPage() -> impl IntoView {
     let budget = Budget::new();
     open_address(budget);
     keep_address(budget);
+    let leave = Callback::new(move |()| budget.session.with_untracked(write_address));
     view! {
-        <Header />
+        <Header leave />
         <Notice notice=budget.notice />
         <main class="budget">
-            <section class="budget__run" aria-label=text::YOUR_RUN>
+            <section class="budget__run" aria-label=t(text::YOUR_RUN)>
                 <CardPicker budget />
                 <ConfigInput budget />
                 <Problems budget />
                 <RunForm budget />
                 <More budget />
             </section>
-            <section class="budget__answer" id="answer" tabindex="-1" aria-label=text::NAME>
+            <section class="budget__answer" id="answer" tabindex="-1" aria-label=t(text::NAME)>
                 <VerdictView budget />
                 <div class="budget__course">
                     <ChartView budget />
@@ -68,6 +69,12 @@ pub fn BudgetPage() -> impl IntoView {
     }
 }
 
+fn write_address(session: &Session) {
+    let fragment = session.fragment();
+    browser::keep_text(&fragment, &session.text);
+    browser::replace_fragment(&fragment);
+}
+
 /// The address follows the session, and the session follows a link that is opened in the same window.
 fn keep_address(budget: Budget) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
@@ -80,11 +87,7 @@ fn keep_address(budget: Budget) {
         if let Some(pending) = pending.get_value() {
             pending.clear();
         }
-        let write = move || {
-            let fragment = session.fragment();
-            browser::keep_text(&fragment, &session.text);
-            browser::replace_fragment(&fragment);
-        };
+        let write = move || write_address(&session);
         pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
         true
     });

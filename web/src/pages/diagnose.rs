@@ -17,14 +17,18 @@ use crate::{
         format,
         session::Session,
     },
-    text,
+    text::{self, say, t},
 };
 
 /// The page.
 #[component]
 pub fn DiagnosePage() -> impl IntoView {
-    let pasted = RwSignal::new(String::new());
-    let config = RwSignal::new(String::new());
+    let (kept_message, kept_config) = browser::kept_message().unwrap_or_default();
+    let pasted = RwSignal::new(kept_message);
+    let config = RwSignal::new(kept_config);
+    let leave = Callback::new(move |()| {
+        pasted.with_untracked(|pasted| config.with_untracked(|config| browser::keep_message(pasted, config)));
+    });
     let answer = Memo::new(move |_| pasted.with(|pasted| config.with(|config| shown(pasted, config))));
     let example = move |_| {
         pasted.set(text::EXAMPLE_MESSAGE.to_owned());
@@ -41,27 +45,27 @@ pub fn DiagnosePage() -> impl IntoView {
         });
     };
     view! {
-        <Header page=1 />
+        <Header page=1 leave />
         <main class="diagnose" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
-            <section class="diagnose__given" aria-label=text::PASTE>
+            <section class="diagnose__given" aria-label=t(text::PASTE)>
                 <div class="diagnose__head">
-                    <label for="message">{text::PASTE}</label>
-                    <button type="button" class="button" id="example" data-testid="example" on:click=example>{text::EXAMPLE}</button>
+                    <label for="message">{t(text::PASTE)}</label>
+                    <button type="button" class="button" id="example" data-testid="example" on:click=example>{t(text::EXAMPLE)}</button>
                 </div>
                 <textarea class="input diagnose__text" id="message" data-testid="message" rows="12" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=text::PASTE_PLACEHOLDER
+                    autocomplete="off" autocapitalize="off" placeholder=t(text::PASTE_PLACEHOLDER)
                     prop:value=words(move || pasted.get())
                     on:input:target=move |event| pasted.set(event.target().value())></textarea>
-                <label for="config">{text::PASTE_CONFIG}</label>
+                <label for="config">{t(text::PASTE_CONFIG)}</label>
                 <textarea class="input diagnose__text" id="config" data-testid="config" rows="6" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=text::PASTE_CONFIG_PLACEHOLDER
+                    autocomplete="off" autocapitalize="off" placeholder=t(text::PASTE_CONFIG_PLACEHOLDER)
                     prop:value=words(move || config.get())
                     on:input:target=move |event| config.set(event.target().value())></textarea>
             </section>
-            <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=text::NAME aria-live="polite">
+            <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::NAME) aria-live="polite">
                 {part(move || match answer.get() {
                     Some(shown) => meaning(&shown).into_any(),
-                    None => view! { <p class="diagnose__empty">{text::NOTHING_PASTED}</p> }.into_any(),
+                    None => view! { <p class="diagnose__empty">{t(text::NOTHING_PASTED)}</p> }.into_any(),
                 })}
             </section>
         </main>
@@ -69,16 +73,16 @@ pub fn DiagnosePage() -> impl IntoView {
 }
 
 fn meaning(shown: &Shown) -> impl IntoView + use<> {
-    let asks = wants_config(shown).then(|| view! { <p class="diagnose__hint">{text::CONFIG_SAYS_MORE}</p> });
-    let several =
-        (shown.n_messages > 1).then(|| view! { <p class="diagnose__hint">{text::several(shown.n_messages)}</p> });
+    let asks = wants_config(shown).then(|| view! { <p class="diagnose__hint">{t(text::CONFIG_SAYS_MORE)}</p> });
+    let several = (shown.n_messages > 1)
+        .then(|| view! { <p class="diagnose__hint">{say(&text::several_messages(shown.n_messages))}</p> });
     let agreement = (!shown.agreement.is_empty()).then(|| {
         view! { <p class="diagnose__agreement" data-testid="agreement">{shown.agreement}</p> }
     });
     let session = shown.session.clone();
     let fixes = shown.fixes.clone().zip(shown.session.clone()).map(|(rows, session)| what_to_change(rows, &session));
     let open = session.map(|session| {
-        view! { <a class="button" data-testid="open-budget" href=format!("./#{}", session.fragment())>{text::OPEN_BUDGET}</a> }
+        view! { <a class="button" data-testid="open-budget" href=format!("./{}#{}", browser::query(), session.fragment())>{t(text::OPEN_BUDGET)}</a> }
     });
     view! {
         <div class="panel diagnose__meaning">
@@ -98,7 +102,7 @@ fn bar(shown: &Shown) -> Option<AnyView> {
     }
     let scale = shown.card_bytes.saturating_add(shown.missing_bytes).max(1);
     let share = |bytes: u64| headroom_shared::decimal::ratio(bytes.saturating_mul(100), scale, 2);
-    let missing = Part { band: "diagnose__missing", label: text::MISSING, bytes: shown.missing_bytes };
+    let missing = Part { band: "diagnose__missing", label: t(text::MISSING), bytes: shown.missing_bytes };
     let missing = (shown.missing_bytes > 0).then_some(missing);
     let (mut rects, mut legend) = (Vec::new(), Vec::new());
     let mut at = 0_u64;
@@ -118,8 +122,8 @@ fn bar(shown: &Shown) -> Option<AnyView> {
     Some(
         view! {
             <div class="panel">
-                <h2 class="panel-title">{text::ON_THE_CARD} " " {format::size(shown.card_bytes)}</h2>
-                <svg class="diagnose__bar" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=text::ON_THE_CARD
+                <h2 class="panel-title">{say(&text::on_the_card(format::size(shown.card_bytes)))}</h2>
+                <svg class="diagnose__bar" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=say(&text::on_the_card(format::size(shown.card_bytes)))
                     data-testid="bar">{rects}</svg>
                 <ul class="diagnose__legend">{legend}</ul>
             </div>
@@ -135,7 +139,7 @@ fn candidates(found: &[Candidate]) -> Option<AnyView> {
     let rows: Vec<_> = found
         .iter()
         .map(|candidate| {
-            let exact = candidate.exact.then(|| view! { <span class="phases__badge">{text::TO_THE_DIGIT}</span> });
+            let exact = candidate.exact.then(|| view! { <span class="phases__badge">{t(text::TO_THE_DIGIT)}</span> });
             view! {
                 <li class="diagnose__tensor"><code>{candidate.tensor.clone()}</code> " " {candidate.phase} " " {exact}</li>
             }
@@ -144,7 +148,7 @@ fn candidates(found: &[Candidate]) -> Option<AnyView> {
     Some(
         view! {
             <div class="panel">
-                <h2 class="panel-title">{text::CANDIDATES}</h2>
+                <h2 class="panel-title">{t(text::CANDIDATES)}</h2>
                 <ol class="diagnose__tensors" data-testid="candidates">{rows}</ol>
             </div>
         }
@@ -155,10 +159,10 @@ fn candidates(found: &[Candidate]) -> Option<AnyView> {
 /// The fixes; each opens the calculator with itself applied.
 fn what_to_change(rows: Rows, session: &Session) -> impl IntoView + use<> {
     let row = |fix: Row| {
-        let after = applied(session, &fix.changes, &text::fix_why(&session.options.gpu));
+        let after = applied(session, &fix.changes, &say(&text::fix_why(session.options.gpu.as_str())));
         let link = view! {
             <a class="button" class:button--primary=fix.fits aria-label=apply_label(&fix)
-                href=format!("./#{}", after.fragment())>{text::APPLY}</a>
+                href=format!("./{}#{}", browser::query(), after.fragment())>{t(text::APPLY)}</a>
         };
         item(fix, link.into_any())
     };
@@ -166,7 +170,7 @@ fn what_to_change(rows: Rows, session: &Session) -> impl IntoView + use<> {
     let fixes: Vec<AnyView> = rows.fixes.into_iter().map(row).collect();
     view! {
         <div class="panel">
-            <h2 class="panel-title">{text::FIXES}</h2>
+            <h2 class="panel-title">{t(text::FIXES)}</h2>
             {lead}
             <ol class="fixes__list" data-testid="fixes">{fixes}</ol>
         </div>

@@ -7,6 +7,7 @@ use headroom_shared::{
     nanogpt::{PastedKind, Settings, defaults, from_pasted_text},
     plan::{Plan, plan},
     session::{Resolved, resolve_settings},
+    text::Text,
 };
 use serde_json::Value as Json;
 
@@ -56,7 +57,7 @@ pub struct Answer {
     /// Everything read, with problems and findings.
     pub resolved: Resolved,
     /// The plan with its timeline, or why there is none.
-    pub planned: Result<Arc<Planned>, Option<String>>,
+    pub planned: Result<Arc<Planned>, Option<Text>>,
     /// The last plan there was, which stays drawn, faded, while a half-typed config has none.
     last: Option<Arc<Planned>>,
 }
@@ -91,7 +92,7 @@ impl Answer {
         let pasted = from_pasted_text(CONFIG_NAME, &session.text);
         let mut resolved = resolve_settings(pasted.read(), &session.options);
         let planned = match resolved.request.take() {
-            Some(request) => plan(request).map_err(|error| Some(error.to_string())),
+            Some(request) => plan(request).map_err(|error| Some(error.text())),
             None => Err(None),
         };
         let planned = planned.map(|plan| Arc::new(Planned { timeline: course(&plan), plan }));
@@ -146,7 +147,7 @@ impl Answer {
     }
 
     /// Why there is no plan, in a sentence.
-    pub fn obstacle(&self) -> Option<String> {
+    pub fn obstacle(&self) -> Option<Text> {
         use headroom_shared::nanogpt::Severity;
         match &self.planned {
             Ok(_) => None,
@@ -196,7 +197,7 @@ mod tests {
     fn an_impossible_model_has_an_obstacle_and_keeps_its_fields() {
         let answer = Answer::of_text("n_head = 7\n");
         assert!(answer.plan().is_none());
-        assert!(answer.obstacle().is_some_and(|why| why.contains("n_embd")));
+        assert!(answer.obstacle().is_some_and(|why| why.to_string().contains("n_embd")));
         assert_eq!(answer.count("n_head"), Some(7));
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headroom_shared::session::Options;
+use headroom_shared::{session::Options, text::Text};
 use leptos::prelude::*;
 
 use super::{
@@ -23,7 +23,7 @@ pub struct Budget {
     /// The moment that is pointed at.
     pub pointed: RwSignal<Option<f64>>,
     /// What an opened link had that was left out.
-    pub notice: RwSignal<Option<String>>,
+    pub notice: RwSignal<Option<Text>>,
 }
 
 impl Budget {

@@ -10,7 +10,7 @@ use headroom_shared::{
 };
 
 use super::{answer::Planned, course::failure_column};
-use crate::text;
+use crate::text::{self, t};
 
 /// The height in the paths' own units.
 pub const HEIGHT: u64 = 1000;
@@ -62,6 +62,8 @@ pub struct Tick {
     pub width: f64,
     /// What it is called there.
     pub label: &'static str,
+    /// The same where there is little room.
+    pub short: &'static str,
     /// What it is called in full.
     pub title: &'static str,
 }
@@ -118,7 +120,7 @@ impl Chart {
             reserved: line(n, reserved),
             capacity_y,
             levels: levels(top),
-            phases: ticks(timeline, n, text::phase_short, text::phase),
+            phases: ticks(timeline, n),
             stretches: stretches(timeline, n),
             labels: (0..N_BANDS).filter_map(|band| label(band, &stacks, top)).collect(),
             failure: plan.failure.map(|failure| {
@@ -257,25 +259,16 @@ fn levels(top: f64) -> Vec<(f64, String)> {
 }
 
 /// Neighbouring spans of one name as one tick.
-fn ticks(
-    timeline: &Timeline,
-    n: usize,
-    label: impl Fn(Phase) -> &'static str,
-    title: impl Fn(Phase) -> &'static str,
-) -> Vec<Tick> {
+fn ticks(timeline: &Timeline, n: usize) -> Vec<Tick> {
     let share = |columns: usize| columns as f64 / n.max(1) as f64;
     let mut ticks: Vec<Tick> = Vec::new();
     for span in &timeline.spans {
         let width = share(span.end - span.start);
         match ticks.last_mut() {
-            Some(last) if last.title == title(span.phase) => last.width += width,
+            Some(last) if last.title == t(span.phase.text()) => last.width += width,
             _ => {
-                ticks.push(Tick {
-                    start: share(span.start),
-                    width,
-                    label: label(span.phase),
-                    title: title(span.phase),
-                });
+                let (label, short) = text::phase_tick(span.phase);
+                ticks.push(Tick { start: share(span.start), width, label, short, title: t(span.phase.text()) });
             }
         }
     }
@@ -299,9 +292,10 @@ fn stretches(timeline: &Timeline, n: usize) -> Vec<Tick> {
         match ticks.last_mut() {
             Some(last) if !starts => last.width += width,
             _ => {
-                let label = if in_iteration { text::iteration(n_iterations) } else { text::stretch(span.phase) };
+                let (label, short) =
+                    if in_iteration { text::iteration(n_iterations) } else { text::stretch(span.phase) };
                 n_iterations += usize::from(in_iteration);
-                ticks.push(Tick { start: share(span.start), width, label, title: label });
+                ticks.push(Tick { start: share(span.start), width, label, short, title: label });
             }
         }
         before = Some(span.phase);

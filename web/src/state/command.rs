@@ -29,7 +29,9 @@ pub fn command_line(answer: &Answer, options: &Options) -> String {
 pub fn plan_as_json(answer: &Answer, options: &Options) -> Option<String> {
     let plan = answer.plan()?;
     let advice = advise(&answer.resolved.settings, options, plan);
-    serde_json::to_value(plan.document(&answer.resolved.config, &advice)).ok().map(|value| json::pretty(&value))
+    serde_json::to_value(plan.document(&answer.resolved.config, &advice, crate::text::table()))
+        .ok()
+        .map(|value| json::pretty(&value))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{
     format,
     session::{CONFIG_NAME, Session},
 };
-use crate::text;
+use crate::text::{self, say, t};
 
 /// Who holds a part of the card.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,11 +76,11 @@ pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
         _ => None,
     };
     Some(Shown {
-        sentence: explanation.text.clone(),
+        sentence: say(&explanation.text),
         agreement: match explanation.agreement {
-            Some(Agreement::Exact) => text::AGREES_EXACTLY,
-            Some(Agreement::Close) => text::AGREES_CLOSELY,
-            Some(Agreement::None) => text::AGREES_NOT,
+            Some(Agreement::Exact) => t(text::AGREES_EXACTLY),
+            Some(Agreement::Close) => t(text::AGREES_CLOSELY),
+            Some(Agreement::None) => t(text::AGREES_NOT),
             None => "",
         },
         message: message.map(|message| message.text.clone()).unwrap_or_default(),
@@ -101,8 +101,8 @@ pub fn wants_config(shown: &Shown) -> bool {
 
 fn candidate(found: &Match) -> Candidate {
     Candidate {
-        tensor: format!("{} {} {}", found.tensor, shape(&found.shape), found.dtype.name()),
-        phase: found.phase.map_or("", text::phase_in),
+        tensor: say(&text::tensor(found.tensor.clone(), shape(&found.shape), found.dtype.name())),
+        phase: found.phase.map_or("", |phase| t(phase.text_in())),
         exact: found.exact,
     }
 }
@@ -112,13 +112,13 @@ fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
     if sums.total.is_none() || diagnosis.report.first.as_ref().is_none_or(|message| message.kind != Kind::Pytorch) {
         return vec![];
     }
-    let others = if sums.context.is_some() { text::OTHERS_BAND } else { text::OTHERS_AND_CONTEXT };
+    let others = if sums.context.is_some() { t(text::OTHERS_BAND) } else { t(text::OTHERS_AND_CONTEXT) };
     let all = [
         ("band-0", others, sums.others),
-        ("band-1", text::CONTEXT_BAND, sums.context),
-        ("band-7", text::ALLOCATED, sums.allocated),
-        ("band-8", text::UNALLOCATED, sums.unallocated),
-        ("band-free", text::FREE, sums.free),
+        ("band-1", t(text::CONTEXT_BAND), sums.context),
+        ("band-7", t(text::ALLOCATED), sums.allocated),
+        ("band-8", t(text::UNALLOCATED), sums.unallocated),
+        ("band-free", t(text::FREE), sums.free),
     ];
     let part = |(band, label, bytes): (&'static str, &'static str, Option<u64>)| {
         bytes.filter(|bytes| *bytes > 0).map(|bytes| Part { band, label, bytes })
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn with_its_config_it_is_explained_to_the_digit() {
         let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n").expect("an answer");
-        assert_eq!(shown.agreement, text::AGREES_EXACTLY);
+        assert_eq!(shown.agreement, t(text::AGREES_EXACTLY));
         let session = shown.session.expect("a run");
         assert_eq!(session.options.gpu, "GeForce RTX 4070");
         assert!(shown.fixes.is_some_and(|fixes| fixes.fixes[0].fits));

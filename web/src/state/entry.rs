@@ -4,11 +4,12 @@ use headroom_shared::{
     decimal,
     memory::message::TorchVersion,
     session::Options,
+    text::Key,
     units::{GIB, parse_size},
 };
 
 /// What a field would take, where it does not take what was typed.
-pub type Fault = Option<&'static str>;
+pub type Fault = Option<Key>;
 
 /// More than any card or host has; beyond it a size is a slip.
 const BYTES_MAX: u64 = 1024 * GIB;

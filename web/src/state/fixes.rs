@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use headroom_shared::{
-    advice::{Advice, Change, Effect, Fix, advise},
+    advice::{Advice, Change, Fix, advise},
     plan::Plan,
 };
 
 use super::{answer::Answer, edit, format, session::Session};
-use crate::text;
+use crate::text::{self, say, t};
 
 /// One fix in words.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
         id: fix.id(),
         settings: settings(&fix.changes),
         facts: facts(fix),
-        reason: fix.kinds.iter().map(|kind| text::fix_reason(*kind)).collect::<Vec<_>>().join(" "),
+        reason: say(&fix.note()),
         fits: fix.fits,
         changes: fix.changes.clone(),
     };
@@ -61,10 +61,13 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
 
 fn lead(advice: &Advice, fits: bool, larger: Option<u64>) -> String {
     match (fits, larger) {
-        (true, Some(larger)) => text::room_for(larger),
-        (true, None) => text::NO_ROOM_FOR_MORE.to_owned(),
+        (true, Some(larger)) => say(&text::room_for(larger)),
+        (true, None) => t(text::NO_ROOM_FOR_MORE).to_owned(),
         (false, _) if advice.fixes.iter().any(|fix| fix.fits) => String::new(),
-        (false, _) => text::nothing_fits(advice.smallest_card.map(|card| &*card.name)),
+        (false, _) => match advice.smallest_card {
+            Some(card) => say(&text::nothing_fits_but(&*card.name)),
+            None => t(text::NOTHING_FITS).to_owned(),
+        },
     }
 }
 
@@ -74,22 +77,18 @@ fn settings(changes: &[Change]) -> String {
         .iter()
         .map(|change| match change {
             Change::Key(key, value) => format!("{key} = {value}"),
-            Change::Switch(switch) => text::switch(*switch).to_owned(),
+            Change::Switch(switch) => t(switch.text()).to_owned(),
         })
         .collect();
     words.join("\n")
 }
 
 fn facts(fix: &Fix) -> String {
-    let effect = match fix.effect() {
-        Effect::None => text::SAME_TRAINING,
-        Effect::Small => text::NEARLY_SAME_TRAINING,
-        Effect::ChangesModel => text::ANOTHER_MODEL,
-    };
+    let effect = t(fix.effect().text());
     let size = format::size(fix.headroom_bytes.unsigned_abs());
-    let outcome = if fix.fits { text::fix_leaves(&size) } else { text::fix_lacks(&size) };
+    let outcome = say(&if fix.fits { text::fix_leaves(size) } else { text::fix_lacks(size) });
     let mut facts = vec![outcome, effect.to_owned(), format!("−{}", format::size(fix.saves_bytes))];
-    facts.extend(fix.step_time_ratio.map(|ratio| text::fix_time(percent(ratio))));
+    facts.extend(fix.step_time_ratio.map(|ratio| say(&text::fix_time(percent(ratio)))));
     facts.join(" · ")
 }
 

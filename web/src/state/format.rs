@@ -6,7 +6,7 @@ use crate::text;
 
 /// A size for a person: GiB with two decimals, MiB below one GiB.
 pub fn size(bytes: u64) -> String {
-    units::human_size(bytes)
+    text::table().number(&units::human_size(bytes))
 }
 
 /// A size with its sign, for what is left or missing.
@@ -17,20 +17,12 @@ pub fn signed_size(bytes: i64) -> String {
 
 /// The exact count, grouped by thousands: what a size shows on hover.
 pub fn exact_bytes(bytes: u64) -> String {
-    format!("{} {}", grouped(bytes), text::BYTES)
+    format!("{} {}", grouped(bytes), text::t(text::BYTES))
 }
 
 /// Digits in groups of three.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    text::table().grouped(number)
 }
 
 /// A shape as PyTorch writes it; a scalar is `()`.

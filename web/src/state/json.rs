@@ -96,7 +96,8 @@ mod tests {
     fn a_plan_reads_back_as_it_was() {
         let text = "compile = False\nbatch_size = 64\nout_dir = 'a\\n\"b\"\\\\ü\\x01'\nx = [1]\n";
         let answer = Answer::of_text(text);
-        let document = answer.plan().expect("a plan").document(&answer.resolved.config, &Advice::default());
+        let document =
+            answer.plan().expect("a plan").document(&answer.resolved.config, &Advice::default(), crate::text::table());
         let value = serde_json::to_value(&document).expect("a document");
         let read: Value = serde_json::from_str(&pretty(&value)).expect("valid JSON");
         assert!(read == value);

@@ -3,13 +3,14 @@
 use headroom_shared::{
     gpt::presets::{GPT2_FAMILY, Preset},
     nanogpt::Value,
+    text::{self, Key},
 };
 
 /// A whole run: it takes the place of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// What it is called in the list.
-    pub label: &'static str,
+    pub label: Key,
     /// Its config.
     pub text: &'static str,
 }
@@ -17,7 +18,7 @@ pub struct Run {
 /// Runs that people start from, as nanoGPT's own configs set them.
 pub const RUNS: [Run; 4] = [
     Run {
-        label: "GPT-2 124M, nanoGPT's train_gpt2",
+        label: text::RUN_GPT2,
         text: "# GPT-2 124M from scratch, as nanoGPT's train_gpt2 sets it\n\
                batch_size = 12\n\
                block_size = 1024\n\
@@ -32,7 +33,7 @@ pub const RUNS: [Run; 4] = [
                eval_iters = 200\n",
     },
     Run {
-        label: "Shakespeare, characters (baby GPT)",
+        label: text::RUN_SHAKESPEARE,
         text: "# A small model on Shakespeare's characters\n\
                dataset = 'shakespeare_char'\n\
                gradient_accumulation_steps = 1\n\
@@ -49,7 +50,7 @@ pub const RUNS: [Run; 4] = [
                eval_iters = 200\n",
     },
     Run {
-        label: "Finetune GPT-2 XL on Shakespeare",
+        label: text::RUN_FINETUNE,
         text: "# OpenAI's GPT-2 XL, finetuned on Shakespeare\n\
                init_from = 'gpt2-xl'\n\
                dataset = 'shakespeare'\n\
@@ -61,7 +62,7 @@ pub const RUNS: [Run; 4] = [
                eval_iters = 40\n\
                decay_lr = False\n",
     },
-    Run { label: "train.py's defaults", text: "" },
+    Run { label: text::RUN_DEFAULTS, text: "" },
 ];
 
 /// A model from scratch: it sets the keys of the shape and leaves the rest.

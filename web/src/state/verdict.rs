@@ -9,7 +9,7 @@ use super::{
     answer::{Answer, Reading},
     format,
 };
-use crate::text;
+use crate::text::{self, say, t, table};
 
 /// How a plan comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ impl Verdict {
             Reading::OutOfMemory => text::OUT_OF_MEMORY_READ,
             Reading::Empty | Reading::Run => return Some(verdict),
         };
-        let detail = text::nothing_read_detail(&verdict.headline);
-        Some(Self { outcome: Outcome::Unread, headline: headline.to_owned(), detail, ..verdict })
+        let detail = say(&text::nothing_read_detail(verdict.headline.as_str()));
+        Some(Self { outcome: Outcome::Unread, headline: t(headline).to_owned(), detail, ..verdict })
     }
 
     fn of(plan: &Plan) -> Self {
@@ -71,24 +71,34 @@ impl Verdict {
             Some(oom) => {
                 let short = format::size(plan.headroom_bytes.unsigned_abs());
                 let detail = text::fails_detail(
-                    oom.phase,
-                    &format!("{} {} {}", oom.tensor, format::shape(&oom.shape), oom.dtype.name()),
-                    &format::size(oom.requested_bytes),
-                    &format::size(oom.allocated_bytes),
+                    oom.phase.text_in(),
+                    format!("{} {} {}", oom.tensor, format::shape(&oom.shape), oom.dtype.name()),
+                    format::size(oom.requested_bytes),
+                    format::size(oom.allocated_bytes),
                 );
-                (Outcome::Fails, text::does_not_fit(&short), detail)
+                (Outcome::Fails, text::does_not_fit(short), detail)
             }
             None if low < 0 => {
-                let detail = text::narrow_detail(&format::signed_size(low), &format::signed_size(high));
-                (Outcome::Narrow, text::fits_narrowly(&left), detail)
+                let detail = text::narrow_detail(format::signed_size(low), format::signed_size(high));
+                (Outcome::Narrow, text::fits_narrowly(left), detail)
             }
             None => {
                 let [low, high] = [low, high].map(format::signed_size);
-                let detail = text::fits_detail(plan.peak.phase, &plan.request.device.name, &low, &high);
-                (Outcome::Fits, text::fits(&left), detail)
+                let (phase, card) = (plan.peak.phase.text_in(), &*plan.request.device.name);
+                let detail = match low == high {
+                    true => text::fits_detail(phase, card),
+                    false => text::fits_detail_band(phase, card, low, high),
+                };
+                (Outcome::Fits, text::fits(left), detail)
             }
         };
-        Self { outcome, headline, detail, fits: plan.fits, headroom_bytes: plan.headroom_bytes }
+        Self {
+            outcome,
+            headline: say(&headline),
+            detail: say(&detail),
+            fits: plan.fits,
+            headroom_bytes: plan.headroom_bytes,
+        }
     }
 }
 
@@ -126,15 +136,25 @@ pub fn figures(plan: &Plan) -> [Figure; 5] {
         },
     };
     let [low, high] = plan.basis.band_bytes.map(format::size);
-    let used = if plan.fits { text::FIGURE_USED } else { text::FIGURE_USED_NEEDED };
+    let used = if plan.fits { t(text::FIGURE_USED) } else { t(text::FIGURE_USED_NEEDED) };
     let parameters = plan.request.gpt.n_parameters().unwrap_or(u64::MAX);
     [
-        bytes(text::FIGURE_ALLOCATED, plan.peak.max_allocated_bytes, plan.basis.allocated, text::FIGURE_ALLOCATED_HINT),
-        bytes(text::FIGURE_RESERVED, plan.peak.max_reserved_bytes, plan.basis.reserved, text::FIGURE_RESERVED_HINT),
-        bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &text::band(&low, &high)),
-        bytes(text::FIGURE_CARD, plan.request.device.total_bytes, card_certainty(plan), &plan.request.device.name),
+        bytes(
+            t(text::FIGURE_ALLOCATED),
+            plan.peak.max_allocated_bytes,
+            plan.basis.allocated,
+            t(text::FIGURE_ALLOCATED_HINT),
+        ),
+        bytes(
+            t(text::FIGURE_RESERVED),
+            plan.peak.max_reserved_bytes,
+            plan.basis.reserved,
+            t(text::FIGURE_RESERVED_HINT),
+        ),
+        bytes(used, plan.peak.device_used_bytes, Certainty::Estimated, &say(&text::band(low, high))),
+        bytes(t(text::FIGURE_CARD), plan.request.device.total_bytes, card_certainty(plan), &plan.request.device.name),
         Figure {
-            label: text::FIGURE_PARAMETERS,
+            label: t(text::FIGURE_PARAMETERS),
             value: millions(parameters),
             certainty: Some(Certainty::Exact),
             title: format::grouped(parameters),
@@ -153,8 +173,8 @@ fn card_certainty(plan: &Plan) -> Certainty {
 
 fn millions(parameters: u64) -> String {
     match parameters {
-        0..1_000_000_000 => decimal::ratio(parameters, 1_000_000, 1) + " M",
-        _ => decimal::ratio(parameters, 1_000_000_000, 2) + " B",
+        0..1_000_000_000 => table().number(&decimal::ratio(parameters, 1_000_000, 1)) + " M",
+        _ => table().number(&decimal::ratio(parameters, 1_000_000_000, 2)) + " B",
     }
 }
 
@@ -183,7 +203,7 @@ mod tests {
             verdict.headline.starts_with("Does not fit: ") && verdict.headline.ends_with("GiB short"),
             "{verdict:?}"
         );
-        assert!(verdict.detail.starts_with("Fails in the first evaluation batch on "), "{verdict:?}");
+        assert!(verdict.detail.starts_with("Fails in the first batch of evaluation on "), "{verdict:?}");
         assert!(verdict.detail.contains("(65536, 50304)"), "{verdict:?}");
         assert!(verdict.headroom_bytes < 0 && !verdict.fits);
     }
@@ -192,7 +212,7 @@ mod tests {
     fn the_plan_of_something_else_is_no_good_news() {
         let verdict = verdict("Segmentation fault (core dumped)");
         assert_eq!(verdict.outcome, Outcome::Unread);
-        assert_eq!(verdict.headline, text::NOTHING_READ);
+        assert_eq!(verdict.headline, t(text::NOTHING_READ));
         assert!(verdict.detail.contains("train.py's own defaults"), "{verdict:?}");
     }
 

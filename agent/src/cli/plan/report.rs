@@ -4,7 +4,6 @@ use headroom_shared::{
     advice::Advice,
     gpt::tensors::Category,
     hardware::Provenance,
-    memory::program::Phase,
     nanogpt::Severity,
     oom::shape,
     plan::{Oom, Plan, basis::Certainty},
@@ -60,7 +59,7 @@ fn verdict(plan: &Plan, style: &Style) -> String {
             let tensor = format!("{} {} {}", oom.tensor, shape(&oom.shape), oom.dtype.name());
             // Where it fails first is one thing, what the whole run lacks another.
             let answer =
-                format!("Does not fit on {card}: fails {} on {tensor}; the run needs {by} more.", in_phase(oom.phase));
+                format!("Does not fit on {card}: fails {} on {tensor}; the run needs {by} more.", oom.phase.text_in());
             let doubt = (low <= device.total_bytes)
                 .then(|| format!("Close: at the lower end of the estimates it takes {} and fits.", human_size(low)));
             (Ink::DoesNotFit, answer, doubt)
@@ -86,7 +85,7 @@ fn phases(plan: &Plan, style: &Style) -> String {
     let device_bytes = plan.request.device.total_bytes;
     let outside_bytes = outside_bytes(plan);
     let name_columns =
-        plan.phases.iter().map(|peak| phase_label(peak.phase).len()).max().unwrap_or(0).max("phase".len());
+        plan.phases.iter().map(|peak| peak.phase.text().to_string().len()).max().unwrap_or(0).max("phase".len());
     let fails = if plan.fits { "" } else { " fails" };
     let used = name_columns + 3 * (NUMBERS + 2) + 2 + fails.len();
     let cells = style.table_columns().saturating_sub(used + 1).min(BAR_CELLS_MAX);
@@ -107,7 +106,7 @@ fn phases(plan: &Plan, style: &Style) -> String {
             [peak.live_bytes, peak.max_allocated_bytes, peak.max_reserved_bytes].map(human_size);
         text.push_str(&format!(
             "{:name_columns$}  {live:>NUMBERS$}  {allocated:>NUMBERS$}  {reserved:>NUMBERS$}",
-            phase_label(peak.phase)
+            peak.phase.text().to_string()
         ));
         if let Some(bar) = bar {
             let ends = Ends {
@@ -141,12 +140,12 @@ fn legend(style: &Style) -> String {
 /// What is live at the fullest moment.
 fn peak(plan: &Plan, style: &Style) -> String {
     let peak = &plan.peak;
-    let heading = format!("At the peak, {}", in_phase(peak.phase));
+    let heading = format!("At the peak, {}", peak.phase.text_in());
     let mut text = style.paint(Ink::Heading, &heading) + "\n";
     let rows = Category::ALL.iter().zip(peak.by_category).filter(|(_, bytes)| *bytes > 0);
-    let rows: Vec<(&str, u64)> = rows.map(|(category, bytes)| (category.label(), bytes)).collect();
+    let rows: Vec<(String, u64)> = rows.map(|(category, bytes)| (category.text().to_string(), bytes)).collect();
     for (name, bytes) in rows {
-        text.push_str(&row(name, &human_size(bytes), &share(bytes, peak.live_bytes), style));
+        text.push_str(&row(&name, &human_size(bytes), &share(bytes, peak.live_bytes), style));
     }
     text.push_str(&row("live", &human_size(peak.live_bytes), "100 %", style));
     text
@@ -241,42 +240,6 @@ fn share(part: u64, whole: u64) -> String {
         0..10 if part > 0 => " <1 %".to_owned(),
         _ if part < whole => format!("{:>3} %", ((per_mille + 5) / 10).min(99)),
         _ => "100 %".to_owned(),
-    }
-}
-
-/// A phase in a table.
-const fn phase_label(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Init => "init",
-        Phase::EvalFirst => "eval, first batch",
-        Phase::Eval => "eval",
-        Phase::FirstForward => "first forward",
-        Phase::FirstBackward => "first backward",
-        Phase::FirstOptimizer => "first optimizer step",
-        Phase::LaterEvalFirst => "later eval, first batch",
-        Phase::LaterEval => "later eval",
-        Phase::SteadyForward => "forward",
-        Phase::SteadyBackward => "backward",
-        Phase::SteadyOptimizer => "optimizer step",
-        Phase::Rest => "rest",
-    }
-}
-
-/// A phase in a sentence.
-const fn in_phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Init => "at init",
-        Phase::EvalFirst => "in the first batch of evaluation",
-        Phase::Eval => "in evaluation",
-        Phase::FirstForward => "in the first forward",
-        Phase::FirstBackward => "in the first backward",
-        Phase::FirstOptimizer => "in the first optimizer step",
-        Phase::LaterEvalFirst => "in the first batch of a later evaluation",
-        Phase::LaterEval => "in a later evaluation",
-        Phase::SteadyForward => "in a later forward",
-        Phase::SteadyBackward => "in a later backward",
-        Phase::SteadyOptimizer => "in a later optimizer step",
-        Phase::Rest => "at rest",
     }
 }
 

@@ -11,10 +11,11 @@ fn file(text: &str) -> Settings {
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let settings = file(text);
-    let got = match settings.problems.as_slice().iter().find(|p| !p.message.starts_with("x is not a setting")) {
-        Some(problem) => problem.to_string().split('\n').next().unwrap_or_default().to_owned(),
-        None => settings.value("x").map_or("nothing".into(), |v| v.to_string()),
-    };
+    let got =
+        match settings.problems.as_slice().iter().find(|p| !p.message.to_string().starts_with("x is not a setting")) {
+            Some(problem) => problem.to_string().split('\n').next().unwrap_or_default().to_owned(),
+            None => settings.value("x").map_or("nothing".into(), |v| v.to_string()),
+        };
     assert_eq!(got, expected, "{text}");
 }
 

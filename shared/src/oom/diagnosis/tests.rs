@@ -1,5 +1,6 @@
 //! Messages with and without their configs, to the sentence.
 
+use crate::text;
 use proptest::prelude::*;
 
 use super::*;
@@ -32,10 +33,10 @@ fn batch_64_is_the_second_evaluation_batch_to_the_digit() {
     let found = ask(BATCH_64, "batch_size = 64\ngradient_accumulation_steps = 1\n");
     assert_eq!(found.explanation.agreement, Some(Agreement::Exact));
     let best = &found.explanation.matches[0];
-    assert_eq!((best.tensor.as_str(), best.phase, best.exact), ("logits", Some(Phase::Eval), true));
+    assert_eq!((best.tensor.to_string().as_str(), best.phase, best.exact), ("logits", Some(Phase::Eval), true));
     assert_eq!(best.shape, [65536, 50304]);
     assert_eq!(found.options.gpu, "GeForce RTX 4070");
-    assert!(found.explanation.text.contains("to the last digit"), "{}", found.explanation.text);
+    assert!(found.explanation.text.to_string().contains("to the last digit"), "{}", found.explanation.text);
     assert!(found.advice.fixes[0].fits);
 }
 
@@ -69,7 +70,7 @@ fn a_log_explains_itself() {
 fn another_config_is_told_to_be_another() {
     let found = ask(BATCH_64, "batch_size = 16\n");
     assert_eq!(found.explanation.agreement, Some(Agreement::None));
-    assert!(found.explanation.text.contains("other settings"), "{}", found.explanation.text);
+    assert!(found.explanation.text.to_string().contains("other settings"), "{}", found.explanation.text);
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn without_a_config_ambiguity_is_shown() {
     assert_eq!(shapes[0], [65536, 50304]);
     assert!(shapes.contains(&vec![32768, 50304]), "float32 logits of half the tokens are as large: {shapes:?}");
     assert!(found.explanation.matches.iter().all(|found| !found.exact && found.phase.is_none()));
-    assert!(found.explanation.text.contains("64 x 1024, or 128 x 512"), "{}", found.explanation.text);
+    assert!(found.explanation.text.to_string().contains("64 x 1024, or 128 x 512"), "{}", found.explanation.text);
     assert!(found.advice.fixes.is_empty());
 }
 
@@ -93,13 +94,13 @@ fn what_is_no_want_of_memory_is_said() {
         ("everything went well", "no out-of-memory message"),
     ] {
         let found = ask(text, "");
-        assert!(found.explanation.text.contains(words), "{text}: {}", found.explanation.text);
+        assert!(found.explanation.text.to_string().contains(words), "{text}: {}", found.explanation.text);
     }
 }
 
 #[test]
 fn json_has_the_names_of_the_contract() {
-    let json = ask(BATCH_64, "batch_size = 64\n").json();
+    let json = ask(BATCH_64, "batch_size = 64\n").json(text::english());
     let names: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
     assert_eq!(
         names.join(" "),
@@ -133,12 +134,12 @@ proptest! {
         prop_assume!(failing.oom.is_some());
         let oom = failing.oom.expect("it fails");
         let found = ask(&oom.message, &config);
-        let same = found.explanation.matches.iter().any(|found| found.tensor == oom.tensor && found.phase == Some(oom.phase));
+        let same = found.explanation.matches.iter().any(|found| found.tensor.to_string() == oom.tensor && found.phase == Some(oom.phase));
         prop_assert!(same, "{}\n{}\n{:?}", oom.message, found.explanation.text, found.explanation.matches);
     }
 
     #[test]
     fn no_text_panics(text in "\\PC{0,400}", config in "\\PC{0,60}") {
-        let _ = ask(&text, &config).json();
+        let _ = ask(&text, &config).json(text::english());
     }
 }

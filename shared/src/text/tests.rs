@@ -1,0 +1,117 @@
+use super::{source::entries, *};
+
+fn read(language: &Language) -> Vec<source::Entry<'static>> {
+    entries(language.source).unwrap_or_else(|error| panic!("{}.txt, {error}", language.code))
+}
+
+fn placeholders(entry: &source::Entry<'_>) -> Vec<String> {
+    let inside = entry.text.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let mut names: Vec<String> = inside.map(|name| name.split(':').next().unwrap_or_default().to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn no_language_lacks_a_text_or_has_one_more() {
+    let english: Vec<&str> = read(&LANGUAGES[0]).iter().map(|entry| entry.name).collect();
+    for (at, name) in english.iter().enumerate() {
+        assert!(!english[..at].contains(name), "{name} stands twice");
+    }
+    for language in &LANGUAGES[1..] {
+        let own: Vec<&str> = read(language).iter().map(|entry| entry.name).collect();
+        assert_eq!(own, english, "{}.txt has other texts, or in another order", language.code);
+    }
+}
+
+#[test]
+fn every_language_says_every_argument() {
+    let english = read(&LANGUAGES[0]);
+    for language in &LANGUAGES {
+        for (entry, original) in read(language).iter().zip(&english) {
+            let place = format!("{}.txt, {}", language.code, entry.name);
+            assert_eq!((&entry.arguments, &entry.pages), (&original.arguments, &original.pages), "{place}");
+            assert_eq!(placeholders(entry), placeholders(original), "{place}");
+            source::numbered(entry.text, &entry.arguments).unwrap_or_else(|error| panic!("{place}: {error}"));
+        }
+    }
+}
+
+/// What a person types or searches for is the same in every language.
+#[test]
+fn names_of_programs_stay_as_they_are() {
+    const NAMES: [&str; 16] = [
+        "nanoGPT",
+        "PyTorch",
+        "torch.compile",
+        "train.py",
+        "estimate_loss",
+        "batch_size",
+        "bfloat16",
+        "float16",
+        "zero_grad",
+        "bitsandbytes",
+        "CUDA_LAUNCH_BLOCKING=1",
+        "expandable_segments:True",
+        "WebAssembly",
+        "llm.c",
+        "/dev/shm",
+        "11.69GiB",
+    ];
+    let english = read(&LANGUAGES[0]);
+    for language in &LANGUAGES[1..] {
+        for (entry, original) in read(language).iter().zip(&english) {
+            for name in NAMES.iter().filter(|name| original.text.contains(**name)) {
+                assert!(entry.text.contains(name), "{}.txt, {} lacks {name}", language.code, entry.name);
+            }
+        }
+    }
+}
+
+/// What was not translated would be equal; what may be is short, or made of names alone.
+#[test]
+fn no_sentence_was_left_in_english() {
+    let english = read(&LANGUAGES[0]);
+    for language in &LANGUAGES[1..] {
+        let same = |pair: &(source::Entry<'_>, &source::Entry<'_>)| pair.0.text == pair.1.text;
+        let own = read(language);
+        let left: Vec<&str> = own
+            .into_iter()
+            .zip(&english)
+            .filter(same)
+            .map(|(entry, _)| entry)
+            .filter(|entry| entry.text.split(' ').filter(|word| !word.contains(['{', '_', '.', '('])).count() > 3)
+            .map(|entry| entry.name)
+            .collect();
+        assert!(left.is_empty(), "{}.txt: {left:?}", language.code);
+    }
+}
+
+#[test]
+fn arguments_stand_where_a_language_puts_them() {
+    let table = Table::unpacked(&"x\n".repeat(3).replace('x', ""));
+    assert_eq!(table.say(&fits("1")), "", "a text that was not fetched is nothing, and no panic");
+    assert_eq!(fits(size(3 << 29)).to_string(), "Fits: 1.50 GiB left");
+    assert_eq!(may_set(not_evaluated("x"), names(["a", "b"])).to_string(), "`x` is not evaluated; it may set a, b");
+    let german = Table::of(&LANGUAGES[3]);
+    assert!(german.say(&fits(size(3 << 29))).contains("1,50 GiB"), "{}", german.say(&fits(size(3 << 29))));
+    assert_eq!((german.grouped(1_234_567), english().grouped(1_234)), ("1.234.567".to_owned(), "1,234".to_owned()));
+}
+
+#[test]
+fn one_is_told_from_many() {
+    assert_eq!(reads_config(1_u64).to_string(), "Read as a config: 1 key of nanoGPT set.");
+    assert_eq!(reads_config(2_u64).to_string(), "Read as a config: 2 keys of nanoGPT set.");
+    let several = |n: u64| several_tensors("1 GiB", "logits", n).to_string();
+    assert!(several(1).contains("of one tensor more") && several(3).contains("of 3 tensors more"));
+}
+
+#[test]
+fn a_page_fetches_its_own_texts_and_no_others() {
+    let fetched = Table::unpacked(&Table::packed(&LANGUAGES[0], "budget"));
+    assert_eq!(fetched.word(COPY_LINK), "Copy link");
+    assert_eq!(fetched.word(JAX), "");
+    let fetched = Table::unpacked(&Table::packed(&LANGUAGES[0], "diagnose"));
+    assert_eq!((fetched.word(COPY_LINK), fetched.word(NAME)), ("", "Headroom"));
+    assert!(fetched.word(JAX).starts_with("JAX"));
+}
