@@ -6,12 +6,14 @@
 
 mod change;
 mod fix;
+mod patch;
 mod search;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, Switch};
 pub use fix::{Effect, Fix, Kind};
+pub use patch::ByHand;
 
 use crate::{
     compute::step_time_ratio,

@@ -160,6 +160,11 @@ fn copy_by_command(text: &str) -> Option<bool> {
     copied
 }
 
+/// An address that is a text itself, to download it from.
+pub fn text_address(text: &str) -> String {
+    format!("data:text/plain;charset=utf-8,{}", String::from(js_sys::encode_uri_component(text)))
+}
+
 /// The text of a file; `None` where it is larger than `bytes_max` or not to be read.
 pub async fn file_text(file: web_sys::File, bytes_max: f64) -> Option<String> {
     if file.size() > bytes_max {

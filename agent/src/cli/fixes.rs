@@ -1,7 +1,7 @@
 //! What to change, for a person: what suffices, best first; what helps without sufficing; and the bounds.
 
 use headroom_shared::{
-    advice::{Advice, Fix},
+    advice::{Advice, ByHand, Fix},
     plan::Plan,
     units::human_size,
 };
@@ -51,7 +51,14 @@ fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {
     let left = human_size(fix.headroom_bytes.unsigned_abs());
     let head = format!("{rank}  {}", arguments(fix, plan));
     let body = format!("{effect}{time}, {left} left: {}", fix.note());
-    style.paint(Ink::Fits, style.wrapped(&head, 0).trim_end()) + "\n" + &style.wrapped(&body, 3)
+    let mut text = style.paint(Ink::Fits, style.wrapped(&head, 0).trim_end()) + "\n" + &style.wrapped(&body, 3);
+    // Code is copied, so it is not wrapped.
+    for change in &fix.changes {
+        if let Some(ByHand::Code(code)) = change.by_hand() {
+            code.lines().for_each(|line| text.push_str(&format!("   {}\n", style.paint(Ink::Quiet, line))));
+        }
+    }
+    text
 }
 
 /// The fix as words of the command line, behind the variable it may need.

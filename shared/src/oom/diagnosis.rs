@@ -43,7 +43,8 @@ pub fn diagnose(text: &str, given: &[Source], options: &Options, names_gpu: bool
     let printed = if given.is_empty() { sources_in(text, &mut options) } else { vec![] };
     let sources = if given.is_empty() { &printed[..] } else { given };
     let resolved = (!sources.is_empty()).then(|| resolve(sources, &options));
-    let explanation = explain(&report, resolved.as_ref().and_then(|resolved| resolved.request.clone()));
+    let mut explanation = explain(&report, resolved.as_ref().and_then(|resolved| resolved.request.clone()));
+    super::words::add_traceback(&mut explanation, &report);
     let advice = match (&resolved, &explanation.plan) {
         (Some(resolved), Some(plan)) => advise(&resolved.settings, &options, plan),
         _ => Advice::default(),

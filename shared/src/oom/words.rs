@@ -1,12 +1,13 @@
 //! The sentences of an explanation.
 
 use super::{
-    Kind, Message, Note, Size,
+    Explanation, Kind, Message, Note, Report, Size,
     explain::{Agreement, Match},
     guess::Guess,
     message::NotOom,
 };
 use crate::{
+    memory::program::Phase,
     plan::Plan,
     text::{self, Key, Part, Text},
 };
@@ -122,4 +123,34 @@ const fn not_oom(what: Option<NotOom>) -> Key {
         Some(NotOom::Warning) => text::WARNING,
         Some(NotOom::OnlyMentioned) | None => text::ONLY_MENTIONED,
     }
+}
+
+/// What else the text tells: where its traceback was, and that not all of it was read.
+pub(super) fn add_traceback(explanation: &mut Explanation, report: &Report) {
+    let mut add = |more: Text| explanation.text = text::two_sentences(explanation.text.clone(), more);
+    if let Some((place, phases)) = report.phase_hint.phase.and_then(place) {
+        let found = explanation.matches.first().and_then(|best| best.phase);
+        match (&explanation.plan, found) {
+            (Some(_), Some(found)) if !phases.contains(&found) => add(text::traceback_elsewhere(place)),
+            _ => add(text::traceback_in(place)),
+        }
+    }
+    if report.truncated {
+        add(text::TOO_LONG.into());
+    }
+}
+
+/// A traceback's place in a sentence, and the phases of a plan that it may be.
+fn place(phase: super::Phase) -> Option<(Key, &'static [Phase])> {
+    Some(match phase {
+        super::Phase::Load => return None,
+        super::Phase::ToDevice => (text::AT_INIT, &[Phase::Init]),
+        super::Phase::Evaluation => {
+            (text::AT_EVAL, &[Phase::EvalFirst, Phase::Eval, Phase::LaterEvalFirst, Phase::LaterEval])
+        }
+        super::Phase::Forward => (text::AT_FORWARD, &[Phase::FirstForward, Phase::SteadyForward]),
+        super::Phase::Backward => (text::AT_BACKWARD, &[Phase::FirstBackward, Phase::SteadyBackward]),
+        super::Phase::Clip => (text::AT_CLIP, &[Phase::FirstOptimizer, Phase::SteadyOptimizer]),
+        super::Phase::Optimizer => (text::AT_OPTIMIZER, &[Phase::FirstOptimizer, Phase::SteadyOptimizer]),
+    })
 }

@@ -109,9 +109,9 @@ fn one_is_told_from_many() {
 #[test]
 fn a_page_fetches_its_own_texts_and_no_others() {
     let fetched = Table::unpacked(&Table::packed(&LANGUAGES[0], "budget"));
-    assert_eq!(fetched.word(COPY_LINK), "Copy link");
+    assert_eq!(fetched.word(COPY_CONFIG), "Copy config");
     assert_eq!(fetched.word(JAX), "");
     let fetched = Table::unpacked(&Table::packed(&LANGUAGES[0], "diagnose"));
-    assert_eq!((fetched.word(COPY_LINK), fetched.word(NAME)), ("", "Headroom"));
+    assert_eq!((fetched.word(COPY_CONFIG), fetched.word(NAME)), ("", "Headroom"));
     assert!(fetched.word(JAX).starts_with("JAX"));
 }

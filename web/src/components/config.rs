@@ -66,6 +66,12 @@ pub fn ConfigInput(
                         budget.session.update(|session| session.set_text(text));
                     }></textarea>
                 <div class="config__ways">
+                    // Its address is made when it is wanted, not with every key.
+                    <a class="button" id="download-config" data-testid="download-config" href="data:," download="config.py"
+                        on:click:target=move |event| {
+                            let address = budget.session.with(|session| browser::text_address(&session.text));
+                            event.target().set_href(&address);
+                        }>{t(text::DOWNLOAD_CONFIG)}</a>
                     <label class="button config__file">
                         <input type="file" id="config-file" class="visually-hidden" accept=".py,.txt,.log,.sh"
                             on:change:target=move |event| {

@@ -128,12 +128,20 @@ pub fn apply_label(fix: &Row) -> String {
 
 /// A fix in a list, with what applies it.
 pub fn item(fix: Row, apply: AnyView) -> AnyView {
+    let by_hand = fix.by_hand.into_iter().map(|(what, code)| {
+        let code = (!code.is_empty()).then(|| view! { <pre class="fixes__code" tabindex="0">{code}</pre> });
+        view! { <p>{what}</p> {code} }.into_any()
+    });
+    let by_hand: Vec<AnyView> = by_hand.collect();
+    let how = (!by_hand.is_empty())
+        .then(|| view! { <details class="fixes__how"><summary>{t(text::HOW)}</summary>{by_hand}</details> }.into_any());
     view! {
         <li class="fixes__fix" data-fix=fix.id data-fits=fix.fits.to_string()>
             <code class="fixes__settings">{fix.settings}</code>
             {apply}
             <p class="fixes__facts">{fix.facts}</p>
             <p class="fixes__reason">{fix.reason}</p>
+            {how}
         </li>
     }
     .into_any()

@@ -14,6 +14,7 @@ use crate::{
         budget::Budget,
         command, format,
         session::Session,
+        share,
         verdict::{Figure, Outcome, Verdict, figures},
     },
     text::{self, Key, say, t},
@@ -61,9 +62,14 @@ pub fn VerdictView(
                 <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
             </div>
             <Figures budget />
-            <div class="verdict__actions">
+            <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
+                <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
                 <CopyButton id="copy-link" label=t(text::COPY_LINK) primary=true
                     content=move |()| Some(browser::address_with(&budget.session.with(Session::fragment))) />
+                <CopyButton id="copy-card" label=t(text::COPY_CARD) enabled=has_plan content=move |()| {
+                    let link = browser::address_with(&budget.session.with(Session::fragment));
+                    budget.with_options(|answer, options| share::card(answer, options, &link))
+                } />
                 <CopyButton id="copy-command" label=t(text::COPY_COMMAND)
                     content=move |()| Some(budget.with_options(command::command_line)) />
                 <CopyButton id="copy-json" label=t(text::COPY_JSON) enabled=has_plan

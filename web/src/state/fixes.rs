@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use headroom_shared::{
-    advice::{Advice, Change, Fix, advise},
+    advice::{Advice, ByHand, Change, Fix, advise},
+    memory::message::TorchVersion,
     plan::Plan,
 };
 
@@ -21,6 +22,8 @@ pub struct Row {
     pub facts: String,
     /// Why it helps and what it costs.
     pub reason: String,
+    /// What is done by hand: what it is, and the code or the variable, if any.
+    pub by_hand: Vec<(&'static str, String)>,
     /// Whether it suffices.
     pub fits: bool,
     /// What a press changes.
@@ -53,6 +56,7 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
         settings: settings(&fix.changes),
         facts: facts(fix),
         reason: say(&fix.note()),
+        by_hand: fix.changes.iter().filter_map(|change| by_hand(change, plan.request.torch)).collect(),
         fits: fix.fits,
         changes: fix.changes.clone(),
     };
@@ -81,6 +85,14 @@ fn settings(changes: &[Change]) -> String {
         })
         .collect();
     words.join("\n")
+}
+
+fn by_hand(change: &Change, torch: TorchVersion) -> Option<(&'static str, String)> {
+    Some(match change.by_hand()? {
+        ByHand::Code(code) => (t(text::HOW_PATCH), code.to_owned()),
+        ByHand::Variable => (t(text::HOW_VARIABLE), format!("export {}", change.environment(torch)?)),
+        ByHand::Close => (t(text::HOW_CLOSE), String::new()),
+    })
 }
 
 fn facts(fix: &Fix) -> String {

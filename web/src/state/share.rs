@@ -1,0 +1,103 @@
+//! A plan as a person posts it: Markdown with the verdict, a table, and the link.
+
+use headroom_shared::{
+    advice::{Advice, Change, advise},
+    plan::Plan,
+    session::Options,
+};
+
+use super::{
+    answer::Answer,
+    fixes::rows_of,
+    format,
+    verdict::{Verdict, figures},
+};
+use crate::text::{self, say, t};
+
+/// The card; `None` where there is no plan. The link is the address of the calculator with this run: it names no other.
+pub fn card(answer: &Answer, options: &Options, link: &str) -> Option<String> {
+    let plan = answer.plan()?;
+    let verdict = Verdict::of_answer(answer)?;
+    let mut rows = vec![(t(text::CARD_RUN), run(plan)), (t(text::GPU), gpu(plan))];
+    let figures = figures(plan).into_iter().take(3);
+    rows.extend(figures.map(|figure| (figure.label, format!("{} {}", sign(&figure), figure.value).trim().to_owned())));
+    if !plan.fits {
+        let advice = advise(&answer.resolved.settings, options, plan);
+        rows.extend(best(plan, &advice).map(|best| (t(text::CARD_FIX), best)));
+    }
+    let mut card = format!("**{}** {}\n\n", verdict.headline, verdict.detail);
+    for (index, (name, value)) in rows.iter().enumerate() {
+        card.push_str(&format!("| {name} | {} |\n", value.replace('|', "/")));
+        if index == 0 {
+            card.push_str("| --- | --- |\n");
+        }
+    }
+    card.push_str(&format!("\n[{}]({link})\n", t(text::CARD_OPEN)));
+    Some(card)
+}
+
+fn sign(figure: &super::verdict::Figure) -> &'static str {
+    figure.certainty.map_or("", format::mark)
+}
+
+/// The run in nanoGPT's keys.
+fn run(plan: &Plan) -> String {
+    let (gpt, train) = (plan.request.gpt.shape(), &plan.request.train);
+    let mut run = String::new();
+    for (key, value) in [
+        ("n_layer", gpt.n_layer),
+        ("n_head", gpt.n_head),
+        ("n_embd", gpt.n_embd),
+        ("batch_size", train.batch_size),
+        ("block_size", gpt.block_size),
+        ("gradient_accumulation_steps", train.gradient_accumulation_steps.saturating_mul(train.world_size)),
+    ] {
+        run.push_str(&format!("{key} {value} · "));
+    }
+    let compile = if train.compile { " · compile" } else { "" };
+    format!("{run}{}{compile}", train.dtype.name())
+}
+
+fn gpu(plan: &Plan) -> String {
+    let device = &plan.request.device;
+    let card = format!("{} {}", device.name, format::size(device.total_bytes));
+    match plan.request.other_processes_bytes {
+        0 => card,
+        others => say(&text::with_others(card, format::size(others))),
+    }
+}
+
+/// The best change that suffices.
+fn best(plan: &Plan, advice: &Advice) -> Option<String> {
+    let row = rows_of(plan, advice).fixes.into_iter().find(|row| row.fits)?;
+    let is_key = row.changes.iter().all(|change| matches!(change, Change::Key(..)));
+    let settings = row.settings.replace('\n', ", ");
+    Some(if is_key { format!("`{settings}`: {}", row.facts) } else { format!("{settings}: {}", row.facts) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::session::Session;
+
+    #[test]
+    fn a_card_has_verdict_table_best_fix_and_link() {
+        let mut session =
+            Session { text: "batch_size = 64\ngradient_accumulation_steps = 1\n".into(), ..Session::default() };
+        session.options.other_processes_bytes = 2 << 30;
+        let card = card(&Answer::of(&session), &session.options, "https://example.org/#1").expect("a plan");
+        let lines: Vec<&str> = card.lines().collect();
+        assert!(lines[0].starts_with("**Does not fit: ") && lines[0].contains("on logits (65536, 50304)"), "{card}");
+        assert!(lines[2].starts_with("| run | n_layer 12 · ") && lines[3] == "| --- | --- |", "{card}");
+        assert!(card.contains("| GPU | GeForce RTX 4070 11.69 GiB, other programs 2.00 GiB |"), "{card}");
+        assert!(card.contains("| best fix | `batch_size = 8, gradient_accumulation_steps = 8`: fits"), "{card}");
+        assert!(card.ends_with("[Open this plan in Headroom](https://example.org/#1)\n"), "{card}");
+    }
+
+    #[test]
+    fn a_run_that_fits_needs_no_fix() {
+        let session = Session { text: "batch_size = 4\n".into(), ..Session::default() };
+        let card = card(&Answer::of(&session), &session.options, "x").expect("a plan");
+        assert!(card.starts_with("**Fits: ") && !card.contains("best fix"), "{card}");
+    }
+}
