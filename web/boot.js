@@ -2,8 +2,10 @@
 // Trunk writes the hashed file names into this script element's attributes (Trunk.toml, pattern_script).
 const names = document.querySelector("script[data-wasm]").dataset;
 try {
-  // Before the program is there, so that a dark room stays dark. The name is also in src/browser.rs.
-  const theme = localStorage.getItem("headroom.theme");
+  // Before the program is there, so that a dark room stays dark. The name is also in src/browser.rs. In somebody's page
+  // the theme is theirs, and nothing is stored.
+  const asked = new URLSearchParams(location.search);
+  const theme = asked.has("host") ? asked.get("theme") : localStorage.getItem("headroom.theme");
   if (theme) document.documentElement.dataset.theme = theme;
 } catch {
   // Storage is blocked: the system's theme it is.

@@ -15,6 +15,12 @@ pub fn budget() {
     leptos::mount::mount_to_body(pages::BudgetPage);
 }
 
+/// Shows the calculator in somebody's page, or the page that writes the lines for that.
+pub fn embed() {
+    browser::remove_loading_screen();
+    leptos::mount::mount_to_body(pages::EmbedPage);
+}
+
 /// Shows the page that explains a message.
 pub fn diagnose() {
     browser::remove_loading_screen();

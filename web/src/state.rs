@@ -16,5 +16,6 @@ pub mod json;
 pub mod places;
 pub mod presets;
 pub mod session;
+pub mod snippet;
 pub mod tensors;
 pub mod verdict;

@@ -11,7 +11,8 @@ use headroom_shared::{
 pub const NAME: &str = "Headroom";
 pub const TAGLINE: &str = "know before you OOM";
 /// The pages with their addresses.
-pub const PAGE_LINKS: [(&str, &str); 2] = [("Budget", "./"), ("Diagnose", "./diagnose.html")];
+pub const PAGE_LINKS: [(&str, &str); 3] =
+    [("Budget", "./"), ("Diagnose", "./diagnose.html"), (EMBED, "./embed.html")];
 pub const PAGES: &str = "Pages";
 pub const SKIP_TO_ANSWER: &str = "Skip to the answer";
 pub const BYTES: &str = "bytes";
@@ -429,3 +430,51 @@ pub const NOTHING_LEAVES: &str = "Computed in this page; nothing leaves it.";
 
 pub const PROBLEMS: &str = "What was noticed";
 pub const SEVERITIES: [&str; 3] = ["note", "warning", "error"];
+
+// The calculator in somebody's page, and the page that writes the lines for it.
+pub const EMBED: &str = "Embed";
+pub const EMBED_OPEN: &str = "Open in Headroom";
+pub const EMBED_TITLE: &str = "The calculator in your own docs";
+pub const EMBED_LEAD: &str = "Set up the run your page is about, copy the lines, and paste them where the calculator \
+    should stand. Readers change it in place, or open it here with what they changed.";
+pub const EMBED_PROMISE: &str = "One script of 3 KB. The calculator loads when a reader comes near it, sets no cookie, \
+    stores nothing, and asks for nothing but its own files. Without scripts, readers see the link.";
+pub const EMBED_CONFIG: &str = "Config, command or overrides";
+pub const EMBED_CONFIG_PLACEHOLDER: &str = "batch_size = 64, one a line, or --batch_size=64 --compile=False";
+pub const EMBED_LANGUAGE: &str = "Language";
+/// Each with its tag.
+pub const EMBED_LANGUAGES: [(&str, &str); 4] = [("en", "English"), ("zh", "中文"), ("ja", "日本語"), ("de", "Deutsch")];
+pub const EMBED_LANGUAGE_HINT: &str = "The calculator's own; without it, that of the page around it";
+pub const EMBED_THEMES: [(&str, &str); 3] = [("auto", "as the page around it"), ("light", "light"), ("dark", "dark")];
+pub const EMBED_THEME_HINT: &str = "auto looks at the colour behind the calculator and follows the page's own switch";
+pub const EMBED_SNIPPET: &str = "Lines for your page";
+pub const COPY_SNIPPET: &str = "Copy lines";
+pub const EMBED_PREVIEW: &str = "As readers see it";
+pub const EMBED_LOCAL: &str = "This page comes from your own machine, and so would the calculator. For readers elsewhere, put \
+    Headroom's files on your site and open this page there.";
+pub const EMBED_HOW: &str = "Where to paste them";
+pub const EMBED_HOW_ONCE: &str = "The script line is needed once a page, however many calculators stand on it.";
+/// What makes docs, and what it takes there.
+pub const EMBED_HOSTS: [(&str, &str); 4] = [
+    ("mdBook", "Into the chapter's Markdown as they are, with an empty line before and after and none between."),
+    (
+        "MkDocs",
+        "Into the page's Markdown as they are. For many pages, name the script once under extra_javascript in mkdocs.yml \
+         and leave its line out.",
+    ),
+    ("Jekyll", "Into the page's Markdown or a layout as they are, with an empty line before and after."),
+    (
+        "Docusaurus",
+        "The script goes into scripts in docusaurus.config.js, as { src, async: true }; the element into the page's MDX.",
+    ),
+];
+pub const EMBED_POLICY: &str = "A site with a Content-Security-Policy allows this address in script-src and frame-src.";
+
+/// The link that stands in for the calculator where no script runs.
+pub fn embed_link(card: &str) -> String {
+    if card.is_empty() {
+        "The GPU memory of this run, computed by Headroom".to_owned()
+    } else {
+        format!("The GPU memory of this run on {card}, computed by Headroom")
+    }
+}

@@ -63,7 +63,7 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// Every page is a program of its own, and its HTML names it.
-const PAGES: [&str; 2] = ["diagnose.html", "index.html"];
+const PAGES: [&str; 3] = ["diagnose.html", "embed.html", "index.html"];
 
 /// Outside of its release mode Trunk leaves wasm-opt alone; the profile is given either way.
 fn trunk(shell: &Shell, build: Build, tools: PageTools, page: &str, dist: &Path) -> Result<()> {

@@ -11,10 +11,7 @@ use crate::{
         message::Message, more::More, notice::Notice, phases::PhaseTable, problems::Problems, tensors::TensorList,
         verdict::VerdictView,
     },
-    state::{
-        budget::Budget,
-        session::{Opened, Session},
-    },
+    state::{budget::Budget, session::Session},
     text,
 };
 
@@ -25,13 +22,9 @@ const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 fn open_address(budget: Budget) {
     let kept = browser::kept_text();
     let kept = kept.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
-    let Some(Opened { session, unknown, later_version }) = Session::open(&browser::fragment(), kept) else {
-        return;
-    };
-    let left_out = later_version.is_some() || !unknown.is_empty();
-    budget.notice.set(left_out.then(|| text::link_left_out(&unknown, later_version)));
-    budget.session.set(session);
-    budget.pinned.set(None);
+    if let Some(opened) = Session::open(&browser::fragment(), kept) {
+        budget.open(opened);
+    }
 }
 
 /// The page.
