@@ -445,7 +445,7 @@ pub const EMBED_LANGUAGE: &str = "Language";
 /// Each with its tag.
 pub const EMBED_LANGUAGES: [(&str, &str); 4] = [("en", "English"), ("zh", "中文"), ("ja", "日本語"), ("de", "Deutsch")];
 pub const EMBED_LANGUAGE_HINT: &str = "The calculator's own; without it, that of the page around it";
-pub const EMBED_THEMES: [(&str, &str); 3] = [("auto", "as the page around it"), ("light", "light"), ("dark", "dark")];
+pub const EMBED_THEMES: [(&str, &str); 3] = [("auto", "as the page"), ("light", "light"), ("dark", "dark")];
 pub const EMBED_THEME_HINT: &str = "auto looks at the colour behind the calculator and follows the page's own switch";
 pub const EMBED_SNIPPET: &str = "Lines for your page";
 pub const COPY_SNIPPET: &str = "Copy lines";

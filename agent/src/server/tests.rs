@@ -166,9 +166,16 @@ async fn others_may_show_the_calculator_and_nothing_else() {
     ] {
         let answer = server.get(path).await;
         let policy = answer.header("content-security-policy");
-        let ends = if framed { "frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *" } else { "frame-ancestors 'none'" };
+        let ends = if framed {
+            "frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *"
+        } else {
+            "frame-ancestors 'none'"
+        };
         assert!(policy.ends_with(ends), "{path}: {policy}");
-        assert!(policy.starts_with("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "),
+            "{policy}"
+        );
         let origins = if loaded { "cross-origin" } else { "same-origin" };
         assert_eq!(answer.header("cross-origin-resource-policy"), origins, "{path}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff");

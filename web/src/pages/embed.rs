@@ -77,7 +77,7 @@ fn Embedded(
             <Fixes budget n_max=FIXES_MAX />
             <p class="embedded__foot">
                 <span>{text::NAME} ": " {text::TAGLINE}</span>
-                <a class="button button--primary" id="open" target="_blank" rel="noopener"
+                <a class="button" id="open" target="_blank" rel="noopener"
                     href=words(move || format!("./#{}", budget.session.with(Session::fragment)))>{text::EMBED_OPEN}</a>
             </p>
         </main>
