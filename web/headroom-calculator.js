@@ -17,7 +17,7 @@
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(
     ":host{display:block;container-type:inline-size}" +
-      "div{position:relative;min-height:690px}" +
+      "div{position:relative;min-height:700px}" +
       "@container(max-width:639px){div{min-height:1190px}}" +
       "iframe{position:absolute;width:100%;height:100%;border:0;opacity:0}" +
       ".on{min-height:0}" +

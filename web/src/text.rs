@@ -11,8 +11,7 @@ use headroom_shared::{
 pub const NAME: &str = "Headroom";
 pub const TAGLINE: &str = "know before you OOM";
 /// The pages with their addresses.
-pub const PAGE_LINKS: [(&str, &str); 3] =
-    [("Budget", "./"), ("Diagnose", "./diagnose.html"), (EMBED, "./embed.html")];
+pub const PAGE_LINKS: [(&str, &str); 3] = [("Budget", "./"), ("Diagnose", "./diagnose.html"), (EMBED, "./embed.html")];
 pub const PAGES: &str = "Pages";
 pub const SKIP_TO_ANSWER: &str = "Skip to the answer";
 pub const BYTES: &str = "bytes";

@@ -35,7 +35,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
         page.click("#embed").await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         let said = page.text("#snippet").await;
-        assert!(said.contains("config=\"--batch_size=64 --gradient_accumulation_steps=1\""), "{said}");
+        assert!(said.contains("config=\"--gradient_accumulation_steps=1 --batch_size=64\""), "{said}");
         assert!(said.contains(" gpu=\"RTX 4070\" others=\"2\" lang=\"en\" theme=\"auto\">"), "{said}");
         page.script("document.querySelector('#preview').scrollIntoView()").await;
         enter_preview(page).await;
@@ -55,19 +55,23 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
         assert!(page.value::<bool>("document.querySelector('headroom-calculator').mark === 1").await);
 
         page.click("#copy-snippet").await;
-        page.until("the button says so", "document.querySelector('#copy-snippet').textContent.includes('Copied')").await;
+        page.until("the button says so", "document.querySelector('#copy-snippet').textContent.includes('Copied')")
+            .await;
         lines = Some((page.clipboard().await, page.address.clone()));
     });
     let (lines, own) = lines.expect("the page was served");
     // As they were copied, on another host; only the server that wrote them is gone, so files take its place.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("snippet");
     fs::create_dir_all(&folder).expect("a writable folder");
-    fs::write(folder.join("index.html"), format!("<!doctype html><title>mine</title><p>Before.\n\n{lines}\n<p>After."))
-        .expect("a writable folder");
+    fs::write(
+        folder.join("index.html"),
+        format!("<!doctype html><title>mine</title><link rel=icon href='data:,'><p>Before.\n\n{lines}\n<p>After."),
+    )
+    .expect("a writable folder");
     let tools = PlainHost::start(&means.dist);
     let site = PlainHost::start_with(&folder, &own, &tools.address);
     let address = site.address_as_other_site();
-    tell_of(test, &means, &address, &[tools.address.clone()], None, async |page| {
+    tell_of(test, &means, &address, std::slice::from_ref(&tools.address), None, async |page| {
         page.browser.driver.goto(&address).await.expect("the page opens");
         enter_preview(page).await;
         assert!(page.fits().await);

@@ -26,7 +26,9 @@ pub fn show_as_frame() {
 
 /// Keeps the page around us told of an element's height, and follows the theme it names.
 pub fn talk(host: String, element: Element) {
-    if host.is_empty() {
+    // Opened by itself, there is nobody around it.
+    let is_alone = window().parent().ok().flatten().is_none_or(|parent| Object::is(&parent, &window()));
+    if host.is_empty() || is_alone {
         return;
     }
     follow_theme(host.clone());
@@ -71,7 +73,8 @@ fn tell(host: &str, what: &str, value: f64) {
 fn follow_theme(host: String) {
     let heard = move |event: MessageEvent| {
         let parent = window().parent().ok().flatten();
-        let is_from_parent = event.source().is_some_and(|source| parent.is_some_and(|parent| Object::is(&source, &parent)));
+        let is_from_parent =
+            event.source().is_some_and(|source| parent.is_some_and(|parent| Object::is(&source, &parent)));
         if !is_from_parent || event.origin() != host {
             return;
         }

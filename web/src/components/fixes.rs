@@ -80,7 +80,8 @@ pub fn Fixes(
             });
             let lead =
                 (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()} {larger}</p> });
-            let fixes: Vec<_> = rows.fixes.iter().take(n_max).cloned().map(|fix| row(fix, Callback::new(apply))).collect();
+            let fixes: Vec<_> =
+                rows.fixes.iter().take(n_max).cloned().map(|fix| row(fix, Callback::new(apply))).collect();
             view! { {lead} <ol class="fixes__list">{fixes}</ol> }
         })
     };

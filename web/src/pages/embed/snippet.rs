@@ -20,12 +20,8 @@ use crate::{
 const PREVIEW_DELAY: Duration = Duration::from_millis(300);
 /// The labels alone, as a list takes them.
 const THEMES: [&str; 3] = [text::EMBED_THEMES[0].1, text::EMBED_THEMES[1].1, text::EMBED_THEMES[2].1];
-const LANGUAGES: [&str; 4] = [
-    text::EMBED_LANGUAGES[0].1,
-    text::EMBED_LANGUAGES[1].1,
-    text::EMBED_LANGUAGES[2].1,
-    text::EMBED_LANGUAGES[3].1,
-];
+const LANGUAGES: [&str; 4] =
+    [text::EMBED_LANGUAGES[0].1, text::EMBED_LANGUAGES[1].1, text::EMBED_LANGUAGES[2].1, text::EMBED_LANGUAGES[3].1];
 
 /// The page.
 #[component]
