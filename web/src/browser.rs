@@ -25,6 +25,15 @@ pub fn replace_fragment(fragment: &str) {
     drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
 }
 
+/// Gives a link a fragment.
+pub fn link_with(selector: &str, fragment: &str) {
+    if let Ok(Some(link)) = document().query_selector(selector) {
+        let href = link.get_attribute("href").unwrap_or_default();
+        let page = href.split('#').next().unwrap_or_default();
+        drop(link.set_attribute("href", &format!("{page}#{fragment}")));
+    }
+}
+
 /// The whole address with that fragment.
 pub fn address_with(fragment: &str) -> String {
     let href = window().location().href().unwrap_or_default();

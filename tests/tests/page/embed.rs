@@ -19,6 +19,8 @@ fn tell_in(test: &str, means: &Means, chapter: &str, site: &Path, tools: &str, s
     let host = PlainHost::start_with(site, NAMED, tools);
     let address = host.address_as_other_site();
     tell_of(test, means, &address, &[tools.to_owned()], None, async |page| {
+        // A site may scroll slowly, and a click would miss.
+        page.prefer(&[("prefers-reduced-motion", "reduce")]).await;
         page.browser.driver.goto(format!("{address}{chapter}")).await.expect("the page opens");
         story(page).await;
         assert_no_cookies(page).await;
@@ -223,7 +225,7 @@ fn mkdocs_shows_calculators_of_another_site() {
             follows(page, "large", expected).await;
         }
         // It follows the system, and so does what is in it.
-        page.prefer(&[("prefers-color-scheme", "dark")]).await;
+        page.prefer(&[("prefers-color-scheme", "dark"), ("prefers-reduced-motion", "reduce")]).await;
         follows(page, "large", "dark").await;
         assert_eq!(theme(page, "small").await, "light");
         // The site's own search says when it is ready, and nobody else says anything.

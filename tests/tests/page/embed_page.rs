@@ -32,7 +32,7 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
     tell(test, async |page| {
         // The calculator's run comes along.
         page.open(RUN).await;
-        page.click("#embed").await;
+        page.click(".header__pages [href*='embed.html']").await;
         page.until("the page is there", "document.querySelector('#snippet')").await;
         let said = page.text("#snippet").await;
         assert!(said.contains("config=\"--gradient_accumulation_steps=1 --batch_size=64\""), "{said}");

@@ -25,7 +25,7 @@ pub fn show_as_frame() {
 }
 
 /// Keeps the page around us told of an element's height, and follows the theme it names.
-pub fn talk(host: String, element: Element) {
+pub fn talk(host: String, element: &Element) {
     // Opened by itself, there is nobody around it.
     let is_alone = window().parent().ok().flatten().is_none_or(|parent| Object::is(&parent, &window()));
     if host.is_empty() || is_alone {
@@ -48,14 +48,14 @@ pub fn talk(host: String, element: Element) {
     // The one sees every change of size but sleeps while the frame is out of sight, as browsers let such frames rest;
     // the other sees what the program changes then, so that nothing moves once the frame comes into sight.
     if let Ok(resized) = ResizeObserver::new(&look) {
-        resized.observe(&element);
+        resized.observe(element);
     }
     if let Ok(changed) = MutationObserver::new(&look) {
         let what = MutationObserverInit::new();
         what.set_child_list(true);
         what.set_character_data(true);
         what.set_subtree(true);
-        drop(changed.observe_with_options(&element, &what));
+        drop(changed.observe_with_options(element, &what));
     }
 }
 

@@ -41,8 +41,6 @@ pub fn VerdictView(
                     content=move |()| Some(budget.with_options(command::command_line)) />
                 <CopyButton id="copy-json" label=text::COPY_JSON enabled=has_plan
                     content=move |()| budget.with_options(command::plan_as_json) />
-                <a class="button" id="embed"
-                    href=words(move || format!("./embed.html#{}", budget.session.with(Session::fragment)))>{text::EMBED}</a>
             </div>
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.

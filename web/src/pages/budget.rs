@@ -18,6 +18,9 @@ use crate::{
 /// How long the address waits for the next edit: browsers refuse a hundred writes in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 
+/// The link in the head that takes the run along.
+const EMBED_LINK: &str = ".header__pages [href*='embed.html']";
+
 /// Takes the session out of the address, where one is in it.
 fn open_address(budget: Budget) {
     let kept = browser::kept_text();
@@ -66,6 +69,8 @@ fn keep_address(budget: Budget) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |was_there: Option<bool>| {
         let session = budget.session.get();
+        let fragment = session.fragment();
+        browser::link_with(EMBED_LINK, &fragment);
         // At first the address already says what is shown, or nothing was asked yet.
         if was_there.is_none() {
             return true;
@@ -74,7 +79,6 @@ fn keep_address(budget: Budget) {
             pending.clear();
         }
         let write = move || {
-            let fragment = session.fragment();
             browser::keep_text(&fragment, &session.text);
             browser::replace_fragment(&fragment);
         };

@@ -54,7 +54,7 @@ fn Embedded(
     frame::show_as_frame();
     Effect::new(move |_| {
         if let Some(main) = main.get() {
-            frame::talk(host.clone(), (*main).clone().into());
+            frame::talk(host.clone(), &main);
         }
     });
     let verdict = budget.ask(Verdict::of_answer);
