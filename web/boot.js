@@ -23,7 +23,7 @@ const fetchText = async (name) => {
   return answer.text();
 };
 // The address, then what was chosen before, then what the browser asks for.
-const wanted = [query.get("lang"), kept("headroom.language"), ...navigator.languages];
+const wanted = [query.get("lang"), query.has("host") ? null : kept("headroom.language"), ...navigator.languages];
 const known = wanted.map((tag) => tag?.toLowerCase().split("-")[0]);
 root.lang = known.find((code) => /^[a-z]+$/.test(code) && script.hasAttribute(`data-text-${code}`)) ?? "en";
 

@@ -66,7 +66,7 @@ pub fn app(state: State) -> Router {
         .fallback(assets::page)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), host::check))
         // Outermost, so that a refusal carries them too.
-        .layer(middleware::map_response(headers::add))
+        .layer(middleware::from_fn(headers::add))
         .with_state(state)
 }
 

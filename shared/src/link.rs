@@ -4,10 +4,13 @@
 //! name, then the options that are not at their defaults. Comments of a config do not travel, nor do names and paths
 //! that change no figure: a link is posted in forums. Every other value does. A key a reader does not know is kept and
 //! named, so that an old page opens a new link and says what it left out.
+//!
+//! Only read, never written: `config=`, a whole text as a person would paste it, which is how a page that embeds the
+//! calculator hands over what its author wrote. The link's other keys override it.
 
 use crate::{
     memory::message::TorchVersion,
-    nanogpt::{Settings, Source, Value, defaults},
+    nanogpt::{PastedKind, Settings, Source, Value, defaults, from_pasted_text},
     session::{Options, SHAKESPEARE_CHAR},
     train_config::{Attention, CrossEntropy, Optimizer},
     units::parse_size,
@@ -35,7 +38,7 @@ fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
 /// What a link says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Link {
-    /// A config with the keys of the link, one a line.
+    /// A config with the keys of the link, one a line; the text of `config=` as it came where no other key is set.
     pub config: String,
     /// The options.
     pub options: Options,
@@ -118,26 +121,67 @@ fn plain(text: &str) -> bool {
 /// Reads a fragment, with or without its `#`. Nothing fails: what is not understood is named in the result.
 #[must_use]
 pub fn decode(fragment: &str) -> Link {
+    decode_within(fragment, true)
+}
+
+/// Reads a fragment; `takes_text` is whether it may hold a whole text, which a link inside a link may not.
+fn decode_within(fragment: &str, takes_text: bool) -> Link {
     let mut link = Link::default();
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
     if fragment.is_empty() || fragment.len() > MAX_LINK_BYTES {
         return link;
     }
     let mut parts = fragment.split('&');
-    match parts.next().and_then(|version| version.parse::<u32>().ok()) {
-        Some(version) if version > VERSION => link.later_version = Some(version),
-        Some(_) => {}
+    let later = match parts.next().and_then(|version| version.parse::<u32>().ok()) {
+        Some(version) => (version > VERSION).then_some(version),
         // Not a link of ours: an anchor of the page, say.
         None => return link,
+    };
+    let parts: Vec<(&str, String, String)> = parts
+        .map(|part| {
+            let (key, value) = part.split_once('=').unwrap_or((part, "1"));
+            (part, percent_decode(key), percent_decode(value))
+        })
+        .collect();
+    let is_text = |key: &str| takes_text && key == "config";
+    if let Some((.., text)) = parts.iter().rev().find(|(_, key, _)| is_text(key)) {
+        link = of_text(text);
     }
-    for part in parts {
-        let (key, value) = part.split_once('=').unwrap_or((part, "1"));
-        let (key, value) = (percent_decode(key), percent_decode(value));
-        if !read_option(&mut link.options, &key, &value) && !read_key(&mut link.config, &key, &value) {
+    link.later_version = later.max(link.later_version);
+    let mut keys = String::new();
+    for (part, key, value) in parts.iter().filter(|(_, key, _)| !is_text(key)) {
+        if !read_option(&mut link.options, key, value) && !read_key(&mut keys, key, value) {
             link.unknown.push(part.chars().take(80).collect());
         }
     }
+    if !keys.is_empty() {
+        link.config = as_config(&link.config) + &keys;
+    }
     link
+}
+
+/// What a whole text says: a link, or what a person pastes.
+fn of_text(text: &str) -> Link {
+    let digits = text.trim_start().trim_start_matches('#');
+    let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+    if after.len() < digits.len() && (after.is_empty() || after.starts_with('&')) {
+        return decode_within(digits.trim_end(), false);
+    }
+    let world_size = from_pasted_text("config", text).world_size;
+    let mut options = Options::default();
+    options.world_size = world_size.unwrap_or(options.world_size);
+    Link { config: text.to_owned(), options, ..Link::default() }
+}
+
+/// A text that keys can follow, the later of two with one name winning: a config as it stands, anything else as the
+/// config that it comes to.
+fn as_config(text: &str) -> String {
+    let pasted = from_pasted_text("config", text);
+    match pasted.kind {
+        PastedKind::Config if text.is_empty() || text.ends_with('\n') => text.to_owned(),
+        PastedKind::Config => format!("{text}\n"),
+        PastedKind::Command | PastedKind::Log => pasted.read().to_config(),
+    }
 }
 
 /// Takes a key of nanoGPT or of a fork: a line of a config.
@@ -282,6 +326,64 @@ mod tests {
         assert_eq!(link.config, "batch_size = 4\n");
     }
 
+    fn text_link(text: &str, keys: &str) -> Link {
+        let mut fragment = String::from("1&gpu=L4&config=");
+        percent_encode(text, &mut fragment);
+        decode(&(fragment + keys))
+    }
+
+    #[test]
+    fn a_whole_text_is_taken_as_it_was_pasted() {
+        for text in [
+            "batch_size = 4 * 2  # mine\n",
+            "--batch_size=64 --compile=False",
+            "python train.py --batch_size=8",
+            "ü & = %41 + #",
+        ] {
+            let link = text_link(text, "");
+            assert_eq!((link.config.as_str(), link.options.gpu.as_str()), (text, "L4"));
+            assert_eq!(link.unknown, [""; 0]);
+        }
+        assert_eq!(text_link("torchrun --nproc_per_node=4 train.py", "").options.world_size, 4);
+        assert_eq!(text_link("torchrun --nproc_per_node=4 train.py", "&processes=2").options.world_size, 2);
+    }
+
+    #[test]
+    fn keys_beside_a_whole_text_override_it() {
+        for (text, others) in [
+            ("batch_size = 64  # mine\nn_layer = 6", "n_layer"),
+            ("batch_size = 64\nn_layer = 6\n", "n_layer"),
+            ("python train.py --batch_size=64 --n_layer=6", "n_layer"),
+            ("--batch_size=64 --n_layer=6", "n_layer"),
+            ("1&batch_size=64&n_layer=6&gpu=T4", "n_layer"),
+        ] {
+            let link = text_link(text, "&batch_size=3");
+            let settings = read(&[link.source()]);
+            assert_eq!(settings.value("batch_size"), Some(Value::Int(3)), "{text}: {}", link.config);
+            assert_eq!(settings.value(others), Some(Value::Int(6)), "{text}: {}", link.config);
+            assert_eq!(link.options.gpu, "L4", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_may_be_the_whole_text_but_holds_no_other() {
+        let link = text_link("#7&batch_size=64&checkpointing=1&bogus-key=1", "");
+        assert_eq!((link.config.as_str(), link.later_version), ("batch_size = 64\n", Some(7)));
+        assert!(link.options.activation_checkpointing);
+        assert_eq!(link.unknown, ["bogus-key=1"]);
+        // However deep it is nested, the second level is a key like any other.
+        let mut nested = String::from("1&batch_size=2");
+        for _ in 0..5 {
+            let mut outer = String::from("1&config=");
+            percent_encode(&nested, &mut outer);
+            nested = outer;
+        }
+        assert!(decode(&nested).config.starts_with("config = "), "{:?}", decode(&nested));
+        // A number alone is a version; a sum is a text.
+        assert_eq!(text_link("64", "").config, "");
+        assert_eq!(text_link("64 + x", "").config, "64 + x");
+    }
+
     #[test]
     fn an_anchor_is_no_link() {
         assert_eq!(decode("#fixes"), Link::default());
@@ -291,6 +393,11 @@ mod tests {
         #[test]
         fn no_fragment_panics(fragment in ".{0,200}") {
             let _ = decode(&fragment);
+        }
+
+        #[test]
+        fn no_text_in_a_fragment_panics(text in "\\PC{0,60}", keys in "[a-z0-9&=%_-]{0,40}") {
+            let _ = text_link(&text, &keys);
         }
 
         #[test]

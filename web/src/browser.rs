@@ -3,6 +3,8 @@
 //! Every call can fail in some browser (storage that is blocked, a page that is not secure); none of that is more than
 //! a missing convenience, so failures come back as `None` or `false` and never as an error page.
 
+pub mod frame;
+
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
@@ -22,10 +24,58 @@ pub fn replace_fragment(fragment: &str) {
     drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
 }
 
+/// Gives a link a fragment.
+pub fn link_with(selector: &str, fragment: &str) {
+    if let Ok(Some(link)) = document().query_selector(selector) {
+        let href = link.get_attribute("href").unwrap_or_default();
+        let page = href.split('#').next().unwrap_or_default();
+        drop(link.set_attribute("href", &format!("{page}#{fragment}")));
+    }
+}
+
 /// The whole address with that fragment.
 pub fn address_with(fragment: &str) -> String {
     let href = window().location().href().unwrap_or_default();
     format!("{}#{fragment}", href.split('#').next().unwrap_or_default())
+}
+
+/// The folder that the page lies in, as an address with a slash at its end.
+pub fn folder() -> String {
+    let location = window().location();
+    let path = location.pathname().unwrap_or_default();
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{}{folder}/", location.origin().unwrap_or_default())
+}
+
+/// Whether the page comes from this machine, so that nobody elsewhere can ask for it.
+pub fn is_local() -> bool {
+    let name = window().location().hostname().unwrap_or_default();
+    name == "localhost" || name == "[::1]" || name.starts_with("127.")
+}
+
+/// Adds a script of ours to the page.
+pub fn add_script(name: &str) {
+    let script = document().create_element("script").ok();
+    let done = script.zip(document().head()).map(|(script, head)| {
+        script.set_attribute("src", &(folder() + name)).and_then(|()| head.append_child(&script))
+    });
+    debug_assert!(done.is_some_and(|done| done.is_ok()), "a page takes scripts");
+}
+
+/// Shows the element of that name in another with those attributes; one that is there already gets them anew.
+pub fn show_element(within: &Element, name: &str, attributes: &[(&str, Option<String>)]) {
+    let there = within.first_element_child();
+    let Some(element) = there.clone().or_else(|| document().create_element(name).ok()) else { return };
+    for (name, value) in attributes {
+        match value {
+            Some(value) if element.get_attribute(name).as_ref() == Some(value) => {}
+            Some(value) => drop(element.set_attribute(name, value)),
+            None => drop(element.remove_attribute(name)),
+        }
+    }
+    if there.is_none() {
+        drop(within.append_child(&element));
+    }
 }
 
 /// Calls back whenever another link is opened in this window.

@@ -18,6 +18,11 @@ pub fn budget() {
     show(text::TITLE_BUDGET, pages::BudgetPage);
 }
 
+/// Shows the calculator in somebody's page, or the page that writes the lines for that.
+pub fn embed() {
+    show(text::TITLE_EMBED, pages::EmbedPage);
+}
+
 /// Shows the page that explains a message.
 pub fn diagnose() {
     show(text::TITLE_DIAGNOSE, pages::DiagnosePage);

@@ -17,5 +17,6 @@ pub mod places;
 pub mod presets;
 pub mod session;
 pub mod share;
+pub mod snippet;
 pub mod tensors;
 pub mod verdict;

@@ -46,7 +46,8 @@ pub fn say(text: &Text) -> String {
 /// What the theme switch offers.
 pub const THEMES: [Key; 3] = [THEME_AUTO, THEME_LIGHT, THEME_DARK];
 /// The pages with their addresses.
-pub const PAGE_LINKS: [(Key, &str); 2] = [(PAGE_BUDGET, "./"), (PAGE_DIAGNOSE, "./diagnose.html")];
+pub const PAGE_LINKS: [(Key, &str); 3] =
+    [(PAGE_BUDGET, "./"), (PAGE_DIAGNOSE, "./diagnose.html"), (PAGE_EMBED, "./embed.html")];
 /// What the field for a message shows as an example.
 pub const EXAMPLE_MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
     capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. \
@@ -179,3 +180,10 @@ pub fn doc(key: &str) -> &'static str {
     ];
     docs.iter().find(|(name, _)| *name == key).map_or("", |(_, key)| t(*key))
 }
+
+/// The themes of an embedded calculator, as its attribute names them.
+pub const EMBED_THEMES: [(&str, Key); 3] =
+    [("auto", EMBED_THEME_AUTO), ("light", EMBED_THEME_LIGHT), ("dark", EMBED_THEME_DARK)];
+/// What makes docs, and where the lines go there.
+pub const EMBED_HOSTS: [(&str, Key); 4] =
+    [("mdBook", EMBED_MDBOOK), ("MkDocs", EMBED_MKDOCS), ("Jekyll", EMBED_JEKYLL), ("Docusaurus", EMBED_DOCUSAURUS)];

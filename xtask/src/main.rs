@@ -8,6 +8,7 @@ mod bundle;
 mod compress;
 mod failure;
 mod files;
+mod hosts;
 mod lint;
 mod outcome;
 mod packages;

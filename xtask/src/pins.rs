@@ -9,10 +9,14 @@ use std::path::Path;
 pub enum Source {
     /// `cargo install`, with the crate's own lock file.
     CargoLocked,
+    /// The same, without the crate's default features.
+    CargoLockedBare,
     /// `cargo install` without it.
     Cargo,
     /// `npm install`.
     Npm,
+    /// `pip install`, into an environment of its own.
+    Pip,
 }
 
 /// A program or file that is fetched when it is missing.
@@ -75,8 +79,26 @@ pub const AXE: Pin = Pin {
     why: "checks the page for accessibility faults",
 };
 
+/// Without its own server, its watching of files, and its search.
+pub const MDBOOK: Pin = Pin {
+    package: "mdbook",
+    version: "0.5.4",
+    brings: "mdbook",
+    source: Source::CargoLockedBare,
+    why: "makes a page that shows the calculator, for the tests",
+};
+
+/// What it needs stands with its versions in tests/hosts/mkdocs/requirements.txt; a test compares this one.
+pub const MKDOCS: Pin = Pin {
+    package: "mkdocs",
+    version: "1.6.1",
+    brings: "mkdocs",
+    source: Source::Pip,
+    why: "makes another one, where Python is installed",
+};
+
 /// All of them, for `cargo xtask help`.
-pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE];
+pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS];
 
 impl Pin {
     /// The version as the program prints it: binaryen counts only majors.
@@ -130,6 +152,15 @@ mod tests {
     fn the_repository_agrees_with_the_table() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
         check(root).expect("one version everywhere");
+    }
+
+    #[test]
+    fn mkdocs_and_what_it_needs_have_one_version_each() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
+        let list = std::fs::read_to_string(root.join("tests/hosts/mkdocs/requirements.txt")).expect("a list");
+        let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(lines.contains(&&*format!("mkdocs=={}", MKDOCS.version)), "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains("==")), "{lines:?}");
     }
 
     #[test]

@@ -18,6 +18,10 @@ const FIRST_LOAD_BYTES_MAX: usize = 250_000;
 /// A module that is fetched on demand is no larger than this, with its JavaScript (DESIGN: 200 KB).
 const LAZY_MODULE_BYTES_MAX: usize = 200_000;
 
+/// What an embedding page loads before anything is shown, in plain bytes: other hosts may not compress it.
+const EMBEDDING_SCRIPT: &str = "headroom-calculator.js";
+const EMBEDDING_SCRIPT_BYTES_MAX: usize = 3_000;
+
 /// One file of the page.
 struct PageFile {
     /// Its path in `dist`, with forward slashes.
@@ -53,7 +57,21 @@ pub fn run(shell: &Shell) -> Result<()> {
     if lazy.is_empty() {
         println!("  nothing");
     }
+    judge_script(&files)?;
     judge(largest, &lazy)
+}
+
+fn judge_script(files: &[PageFile]) -> Result<()> {
+    let script = files.iter().find(|file| file.name == EMBEDDING_SCRIPT);
+    let Some(bytes) = script.map(|file| file.text.len()).filter(|bytes| *bytes > 0) else {
+        return Err(Failure::new(format!("dist has no {EMBEDDING_SCRIPT}")).hint("web/embed.html copies it"));
+    };
+    println!("{EMBEDDING_SCRIPT}, plain: {bytes} of {EMBEDDING_SCRIPT_BYTES_MAX} bytes at most");
+    if bytes > EMBEDDING_SCRIPT_BYTES_MAX {
+        return Err(Failure::new(format!("{EMBEDDING_SCRIPT} takes {bytes} bytes, over {EMBEDDING_SCRIPT_BYTES_MAX}"))
+            .hint("it is loaded by every page that embeds the calculator; without Node it is not made small at all"));
+    }
+    Ok(())
 }
 
 fn judge(first_bytes: usize, lazy: &BTreeMap<&str, usize>) -> Result<()> {
@@ -196,6 +214,15 @@ mod tests {
         let style = file("style.css", 1, "body { background: url(\"./paper.svg\") }");
         assert!(fetches_at_once(&style, "paper.svg"));
         assert!(!fetches_at_once(&style, "style.svg"));
+    }
+
+    #[test]
+    fn a_script_over_its_bar_or_gone_fails() {
+        let script = |bytes: usize| [file(EMBEDDING_SCRIPT, 1, &"x".repeat(bytes))];
+        judge_script(&script(EMBEDDING_SCRIPT_BYTES_MAX)).expect("at the bar");
+        judge_script(&script(EMBEDDING_SCRIPT_BYTES_MAX + 1)).expect_err("over the bar");
+        judge_script(&script(0)).expect_err("empty");
+        judge_script(&page()).expect_err("gone");
     }
 
     #[test]

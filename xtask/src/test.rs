@@ -7,6 +7,7 @@ use crate::{
     args::Args,
     browser,
     failure::{Doing, Failure, Result},
+    hosts,
     outcome::{Outcome, Runner},
     packages::{END_TO_END, Package, Packages},
     page::{self, Build},
@@ -64,6 +65,9 @@ fn run_all(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<()
     if options.with_browser && !environment.iter().any(|(name, _)| *name == "HEADROOM_AXE") {
         outcome.skip("axe", "Node and npm are not installed, so axe-core cannot be fetched");
     }
+    if options.with_browser && !environment.iter().any(|(name, _)| *name == "HEADROOM_MKDOCS") {
+        outcome.skip("mkdocs", hosts::NO_MKDOCS);
+    }
     judge(outcome)
 }
 
@@ -92,6 +96,9 @@ fn environment(shell: &Shell, options: &Options, skips: PathBuf) -> Result<Vec<(
         let browser = browser::ensure(shell)?;
         environment.extend([("CHROMIUM", browser.chromium), ("CHROMEDRIVER", browser.chromedriver)]);
         environment.extend(tools::ensure_axe(shell)?.map(|axe| ("HEADROOM_AXE", axe)));
+        let sites = hosts::ensure(shell)?;
+        environment.push(("HEADROOM_MDBOOK", sites.mdbook));
+        environment.extend(sites.mkdocs.map(|site| ("HEADROOM_MKDOCS", site)));
     }
     Ok(environment)
 }

@@ -3,12 +3,13 @@
 
 use crate::{
     failure::{Doing, Failure, Result},
-    pins::{self, AXE, BINARYEN, ESBUILD, Pin, Source, TRUNK, WASM_BINDGEN},
+    pins::{self, AXE, BINARYEN, ESBUILD, MDBOOK, Pin, Source, TRUNK, WASM_BINDGEN},
     shell::{Shell, note, step},
 };
 use std::path::{Path, PathBuf};
 
-const OFFLINE_HINT: &str = "this step downloads: check the network and run the command again, it resumes where it \
+/// What to do where a download fails.
+pub const OFFLINE_HINT: &str = "this step downloads: check the network and run the command again, it resumes where it \
                             stopped. Or install that version yourself and put it on PATH";
 
 /// Whether the page can be built with everything.
@@ -27,6 +28,13 @@ pub fn ensure_page_tools(shell: &Shell) -> Result<PageTools> {
     ensure_program(shell, WASM_BINDGEN)?;
     discard_build_folder(shell);
     Ok(PageTools { optimizers: ensure_optimizers(shell)? })
+}
+
+/// Sees to mdBook.
+pub fn ensure_mdbook(shell: &Shell) -> Result<()> {
+    ensure_program(shell, MDBOOK)?;
+    discard_build_folder(shell);
+    Ok(())
 }
 
 /// Sees to the standard library for wasm32, in the toolchain that runs us.
@@ -111,7 +119,7 @@ fn has_version(shell: &Shell, pin: Pin) -> bool {
 }
 
 fn says_version(printed: &str, version: &str) -> bool {
-    printed.split_whitespace().any(|word| word == version)
+    printed.split_whitespace().any(|word| word.trim_start_matches('v') == version)
 }
 
 fn not_there(pin: Pin) -> Failure {
@@ -124,11 +132,15 @@ fn not_there(pin: Pin) -> Failure {
 fn cargo_install(shell: &Shell, pin: Pin) -> Result<()> {
     std::fs::create_dir_all(&shell.tools).doing(|| format!("create {}", shell.tools.display()))?;
     let root = shell.tools.display().to_string();
-    let locked: &[&str] = if pin.source == Source::CargoLocked { &["--locked"] } else { &[] };
+    let how: &[&str] = match pin.source {
+        Source::CargoLocked => &["--locked"],
+        Source::CargoLockedBare => &["--locked", "--no-default-features"],
+        Source::Cargo | Source::Npm | Source::Pip => &[],
+    };
     shell
         .cmd("cargo")
         .args(["install", pin.package, "--version", pin.version, "--debug", "--force", "--root", &root])
-        .args(locked)
+        .args(how)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
         .env("CARGO_TARGET_DIR", build_folder(shell))
@@ -169,6 +181,7 @@ mod tests {
     fn a_version_is_a_whole_word() {
         assert!(says_version("trunk 0.21.14\n", TRUNK.printed_version()));
         assert!(says_version("wasm-opt version 132 (version_132)", BINARYEN.printed_version()));
+        assert!(says_version("mdbook v0.5.4\n", MDBOOK.printed_version()));
         assert!(!says_version("trunk 0.21.140", TRUNK.printed_version()));
         assert!(!says_version("wasm-opt version 108", BINARYEN.printed_version()));
     }

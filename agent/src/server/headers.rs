@@ -1,7 +1,9 @@
 //! The headers that every answer carries, a refusal too.
 
 use axum::{
+    extract::Request,
     http::{HeaderName, HeaderValue, header},
+    middleware::Next,
     response::Response,
 };
 
@@ -15,13 +17,34 @@ const STRICT: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"),
 ];
 
+/// Who may load an answer into a page of theirs.
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// The page that others may show in theirs: it controls nothing and knows nothing of this machine. It shows itself too,
+/// as the preview of what it writes.
+const EMBEDDABLE: &str = "/embed.html";
+const EMBEDDABLE_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
+     connect-src 'self'; img-src 'self' data:; frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *";
+/// The script that makes a frame of it.
+const EMBEDDING: &str = "/headroom-calculator.js";
+
 /// Adds them.
-pub async fn add(mut response: Response) -> Response {
+pub async fn add(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    // A refusal is nobody's to show.
+    let is_given = !response.status().is_client_error() && !response.status().is_server_error();
+    let headers = response.headers_mut();
     for (name, value) in STRICT {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_given && (path == EMBEDDABLE || path == EMBEDDING) {
+        headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+    }
+    if is_given && path == EMBEDDABLE {
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(EMBEDDABLE_POLICY));
     }
     response
 }

@@ -51,6 +51,8 @@ impl Server {
             file(&format!("{WASM}.br"), "wasm as brotli"),
             file("boot.js", "boot"),
             file("style.css", "style"),
+            file("embed.html", "embed"),
+            file("headroom-calculator.js", "element"),
         ]))
         .await
     }
@@ -146,6 +148,53 @@ async fn every_answer_has_the_strict_headers() {
             assert_eq!(answer.header(name), value, "{name} of {}", answer.status);
         }
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn others_may_show_the_calculator_and_nothing_else() {
+    let server = Server::start().await;
+    for (path, framed, loaded) in [
+        ("/embed.html", true, true),
+        ("/embed.html?host=https%3A%2F%2Fdocs.example", true, true),
+        ("/headroom-calculator.js", false, true),
+        ("/", false, false),
+        ("/index.html", false, false),
+        ("/boot.js", false, false),
+        ("/embed.html.br", false, false),
+        ("/embed.html/", false, false),
+    ] {
+        let answer = server.get(path).await;
+        let policy = answer.header("content-security-policy");
+        let ends = if framed {
+            "frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *"
+        } else {
+            "frame-ancestors 'none'"
+        };
+        assert!(policy.ends_with(ends), "{path}: {policy}");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "),
+            "{policy}"
+        );
+        let origins = if loaded { "cross-origin" } else { "same-origin" };
+        assert_eq!(answer.header("cross-origin-resource-policy"), origins, "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    }
+    // What is refused is not shown, by whatever name it was asked for.
+    let refused = [
+        server.request("POST", "/embed.html", &[]).await,
+        server.send("GET /embed.html HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").await,
+    ];
+    assert_eq!(refused.each_ref().map(|answer| answer.status), [405, 403]);
+    for answer in refused {
+        assert!(answer.header("content-security-policy").ends_with("frame-ancestors 'none'"));
+        assert_eq!(answer.header("cross-origin-resource-policy"), "same-origin");
+    }
+    // One that the client has keeps its headers.
+    let etag = server.get("/embed.html").await.header("etag").to_owned();
+    let known = server.request("GET", "/embed.html", &[&format!("If-None-Match: {etag}")]).await;
+    assert_eq!(known.status, 304);
+    assert!(known.header("content-security-policy").ends_with("frame-ancestors *"));
     server.stop().await;
 }
 

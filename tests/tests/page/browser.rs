@@ -10,12 +10,14 @@ use std::{
 };
 use thirtyfour::{ChromiumLikeCapabilities, DesiredCapabilities, LoggingPrefsLogLevel, WebDriver};
 
-/// No sandbox: in a container there is rarely one to be had, and the only page opened is ours.
-const FLAGS: [&str; 8] = [
+/// No sandbox: in a container there is rarely one to be had, and the only page opened is ours. One process for the frames
+/// of all sites: the log holds no requests of a frame that has a process of its own.
+const FLAGS: [&str; 9] = [
     "--headless=new",
     "--no-sandbox",
     "--disable-dev-shm-usage",
     "--disable-quic",
+    "--disable-site-isolation-trials",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",

@@ -9,12 +9,15 @@ mod accessible;
 mod bench;
 mod browser;
 mod diagnose;
+mod embed;
+mod embed_page;
 mod journey;
 mod keyboard;
 mod layout;
 mod means;
 mod numbers;
 mod page;
+mod plain_host;
 mod problems;
 mod static_host;
 

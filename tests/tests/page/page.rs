@@ -28,6 +28,8 @@ pub struct Page {
     pub browser: Browser,
     /// The page's address, ending in a slash.
     pub address: String,
+    /// Beginnings of other addresses that it may ask: those of files of ours on another host.
+    also: Vec<String>,
     server: Option<Server>,
     /// The program, to ask it the same question.
     pub headroom: PathBuf,
@@ -43,15 +45,29 @@ pub fn tell(test: &str, story: impl AsyncFnOnce(&Page)) {
 
 /// The same for a page at any address.
 pub fn tell_at(test: &str, means: &Means, address: &str, server: Option<Server>, story: impl AsyncFnOnce(&Page)) {
+    tell_of(test, means, address, &[], server, async |page| {
+        page.open("").await;
+        story(page).await;
+    });
+}
+
+/// The same for a page of somebody's, which is not opened yet, and may ask those other addresses too.
+pub fn tell_of(
+    test: &str,
+    means: &Means,
+    address: &str,
+    also: &[String],
+    server: Option<Server>,
+    story: impl AsyncFnOnce(&Page),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let page = runtime.block_on(async {
         let browser = Browser::start(means).await;
-        Page { browser, address: address.to_owned(), server, headroom: means.headroom.clone() }
+        Page { browser, address: address.to_owned(), also: also.to_vec(), server, headroom: means.headroom.clone() }
     });
     let told = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             page.resize(LAPTOP).await;
-            page.open("").await;
             story(&page).await;
             page.assert_quiet().await;
         });
@@ -230,7 +246,8 @@ impl Page {
         assert!(console.is_empty(), "the console is not empty:\n{}", console.join("\n"));
         let requests = self.browser.requests().await;
         assert!(requests.iter().any(|request| request.ends_with(".wasm")), "the log has no program: {requests:?}");
-        let is_ours = |request: &&String| request.starts_with(&self.address) || request.starts_with("data:");
+        let ours = || self.also.iter().chain([&self.address]).map(String::as_str).chain(["data:"]);
+        let is_ours = |request: &&String| ours().any(|beginning| request.starts_with(beginning));
         let foreign: Vec<_> = requests.iter().filter(|request| !is_ours(request)).collect();
         assert!(foreign.is_empty(), "the page asks others: {foreign:?}");
     }

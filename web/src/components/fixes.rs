@@ -24,6 +24,9 @@ const ADVICE_DELAY: Duration = Duration::from_millis(120);
 pub fn Fixes(
     /// The page.
     budget: Budget,
+    /// How many are shown.
+    #[prop(default = usize::MAX)]
+    n_max: usize,
 ) -> impl IntoView {
     let shown = RwSignal::new(SharedRows::None);
     let stale = RwSignal::new(true);
@@ -77,7 +80,8 @@ pub fn Fixes(
             });
             let lead =
                 (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()} {larger}</p> });
-            let fixes: Vec<_> = rows.fixes.iter().cloned().map(|fix| row(fix, Callback::new(apply))).collect();
+            let fixes: Vec<_> =
+                rows.fixes.iter().take(n_max).cloned().map(|fix| row(fix, Callback::new(apply))).collect();
             view! { {lead} <ol class="fixes__list">{fixes}</ol> }
         })
     };

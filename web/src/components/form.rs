@@ -23,28 +23,15 @@ pub fn RunForm(
     /// The page.
     budget: Budget,
 ) -> impl IntoView {
-    let set_flag = move |key: &'static str| {
-        move |on: bool| budget.session.update(|session| session.set_keys(&[(key, Value::Bool(on))]))
-    };
-    let dtype = budget.ask(|answer| {
-        let word = answer.word("dtype");
-        DTYPES.iter().position(|dtype| *dtype == word)
-    });
     let shape_is_free = budget.ask(|answer| !answer.shape_is_loaded());
     view! {
         <form class="form" autocomplete="off" on:submit=|event| event.prevent_default()>
             <div class="form__row form__row--models"><Models budget /></div>
             {NUMBERS.into_iter().map(|number| view! { <NumberField budget number /> }).collect_view()}
             <div class="form__row form__row--switches">
-                <Choice id="dtype" label=t(text::DTYPE) choices=DTYPES.to_vec() chosen=dtype hint=hint("dtype")
-                    on_choose=move |index: usize| {
-                        let dtype = Value::Str(DTYPES[index].to_owned());
-                        budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
-                    } />
-                <Toggle id="compile" label=t(text::COMPILE) on=budget.ask(|answer| answer.flag("compile"))
-                    hint=hint("compile") on_change=set_flag("compile") />
-                <Toggle id="bias" label=t(text::BIAS) on=budget.ask(|answer| answer.flag("bias"))
-                    hint=hint("bias") enabled=shape_is_free on_change=set_flag("bias") />
+                <Dtype budget />
+                <Switch budget key="compile" label=t(text::COMPILE) />
+                <Switch budget key="bias" label=t(text::BIAS) enabled=shape_is_free />
             </div>
         </form>
     }
@@ -54,9 +41,50 @@ fn hint(key: &str) -> &'static str {
     text::doc(key)
 }
 
+/// The list of dtypes.
+#[component]
+pub fn Dtype(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
+    let dtype = budget.ask(|answer| {
+        let word = answer.word("dtype");
+        DTYPES.iter().position(|dtype| *dtype == word)
+    });
+    let choose = move |index: usize| {
+        let dtype = Value::Str(DTYPES[index].to_owned());
+        budget.session.update(|session| session.set_keys(&[("dtype", dtype)]));
+    };
+    view! {
+        <Choice id="dtype" label=t(text::DTYPE) choices=DTYPES.to_vec() chosen=dtype hint=hint("dtype") on_choose=choose />
+    }
+}
+
+/// A key that is true or false.
+#[component]
+pub fn Switch(
+    /// The page.
+    budget: Budget,
+    /// nanoGPT's name.
+    key: &'static str,
+    /// Its label.
+    label: &'static str,
+    /// Whether it does anything now.
+    #[prop(into, default = Signal::stored(true))]
+    enabled: Signal<bool>,
+) -> impl IntoView {
+    let set = move |on: bool| budget.session.update(|session| session.set_keys(&[(key, Value::Bool(on))]));
+    view! {
+        <Toggle id=key label on=budget.ask(move |answer| answer.flag(key)) hint=hint(key) enabled on_change=set />
+    }
+}
+
 /// The list of shapes; it says which one the config has.
 #[component]
-fn Models(budget: Budget) -> impl IntoView {
+pub fn Models(
+    /// The page.
+    budget: Budget,
+) -> impl IntoView {
     let loaded = budget.ask(crate::state::answer::Answer::shape_is_loaded);
     let chosen = budget.ask(|answer| {
         let shape = (answer.count("n_layer")?, answer.count("n_head")?, answer.count("n_embd")?);
@@ -89,7 +117,12 @@ fn Models(budget: Budget) -> impl IntoView {
 
 /// A key's name, its slider and its field.
 #[component]
-fn NumberField(budget: Budget, number: NumberKey) -> impl IntoView {
+pub fn NumberField(
+    /// The page.
+    budget: Budget,
+    /// The key.
+    number: NumberKey,
+) -> impl IntoView {
     let NumberKey { key, min, max, step, is_real, is_shape } = number;
     let shown = budget.ask(move |answer| answer.number_text(key));
     let largest = move || shown.with(|shown| decimal::parse(shown).unwrap_or(min)).max(max);

@@ -35,32 +35,9 @@ pub fn VerdictView(
 ) -> impl IntoView {
     let verdict = budget.ask(Verdict::of_answer);
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
-    let obstacle = budget.ask(crate::state::answer::Answer::obstacle);
-    let headline = move || verdict.get().map_or_else(|| t(text::NO_PLAN).to_owned(), |verdict| verdict.headline);
-    let detail = move || match verdict.get() {
-        Some(verdict) => verdict.detail,
-        None => obstacle.get().map_or_else(|| t(text::NO_PLAN_DETAIL).to_owned(), |why| say(&why)),
-    };
-    let outcome = move || verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned());
-    let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
-    // What is left rests on the context and on what else the card holds, which nobody counts.
-    let mark = move || {
-        let is_of_a_size = verdict.with(|v| v.as_ref().is_some_and(|v| v.outcome != Outcome::Unread));
-        is_of_a_size.then(|| view! { <Mark certainty=Certainty::Estimated /> })
-    };
-    let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
-    let announced = announced(headline);
     view! {
-        <div class="verdict" data-outcome=words(outcome)>
-            <div class="verdict__words">
-                <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=some_words(fits)
-                    data-headroom-bytes=some_words(headroom)>
-                    <span class="verdict__sign" aria-hidden="true"></span>
-                    <span>{words(headline)}{part(mark)}</span>
-                </h1>
-                <p class="verdict__detail" id="verdict-detail" title=words(detail)>{words(detail)}</p>
-                <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
-            </div>
+        <div class="verdict" data-outcome=words(move || outcome(verdict))>
+            <VerdictWords budget verdict />
             <Figures budget />
             <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
@@ -77,7 +54,55 @@ pub fn VerdictView(
             </div>
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.
-        <p class="verdict-bar" data-outcome=words(outcome) aria-hidden="true">{words(headline)}</p>
+        <p class="verdict-bar" data-outcome=words(move || outcome(verdict)) aria-hidden="true">
+            {words(move || headline(verdict))}
+        </p>
+    }
+}
+
+type Shown = Memo<Option<Verdict>>;
+
+/// How it comes out, for styles.
+pub fn outcome(verdict: Shown) -> String {
+    verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned())
+}
+
+fn headline(verdict: Shown) -> String {
+    verdict.get().map_or_else(|| t(text::NO_PLAN).to_owned(), |verdict| verdict.headline)
+}
+
+/// The sentence that answers and the one after it.
+#[component]
+pub fn VerdictWords(
+    /// The page.
+    budget: Budget,
+    /// The verdict.
+    verdict: Memo<Option<Verdict>>,
+) -> impl IntoView {
+    let obstacle = budget.ask(crate::state::answer::Answer::obstacle);
+    let headline = move || headline(verdict);
+    let detail = move || match verdict.get() {
+        Some(verdict) => verdict.detail,
+        None => obstacle.get().map_or_else(|| t(text::NO_PLAN_DETAIL).to_owned(), |why| say(&why)),
+    };
+    let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
+    // What is left rests on the context and on what else the card holds, which nobody counts.
+    let mark = move || {
+        let is_of_a_size = verdict.with(|v| v.as_ref().is_some_and(|v| v.outcome != Outcome::Unread));
+        is_of_a_size.then(|| view! { <Mark certainty=Certainty::Estimated /> })
+    };
+    let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
+    let announced = announced(headline);
+    view! {
+        <div class="verdict__words">
+            <h1 id="verdict" class="verdict__headline" data-testid="verdict" data-fits=some_words(fits)
+                data-headroom-bytes=some_words(headroom)>
+                <span class="verdict__sign" aria-hidden="true"></span>
+                <span>{words(headline)}{part(mark)}</span>
+            </h1>
+            <p class="verdict__detail" id="verdict-detail" title=words(detail)>{words(detail)}</p>
+            <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
+        </div>
     }
 }
 

@@ -11,27 +11,23 @@ use crate::{
         message::Message, more::More, notice::Notice, phases::PhaseTable, problems::Problems, tensors::TensorList,
         verdict::VerdictView,
     },
-    state::{
-        budget::Budget,
-        session::{Opened, Session},
-    },
+    state::{budget::Budget, session::Session},
     text::{self, t},
 };
 
 /// How long the address waits for the next edit: browsers refuse a hundred writes in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 
+/// The link in the head that takes the run along.
+const EMBED_LINK: &str = ".header__pages [href*='embed.html']";
+
 /// Takes the session out of the address, where one is in it.
 fn open_address(budget: Budget) {
     let kept = browser::kept_text();
     let kept = kept.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
-    let Some(Opened { session, unknown, later_version }) = Session::open(&browser::fragment(), kept) else {
-        return;
-    };
-    let left_out = later_version.is_some() || !unknown.is_empty();
-    budget.notice.set(left_out.then(|| text::left_out(&unknown, later_version)));
-    budget.session.set(session);
-    budget.pinned.set(None);
+    if let Some(opened) = Session::open(&browser::fragment(), kept) {
+        budget.open(opened);
+    }
 }
 
 /// The page.
@@ -80,6 +76,8 @@ fn keep_address(budget: Budget) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |was_there: Option<bool>| {
         let session = budget.session.get();
+        let fragment = session.fragment();
+        browser::link_with(EMBED_LINK, &fragment);
         // At first the address already says what is shown, or nothing was asked yet.
         if was_there.is_none() {
             return true;

@@ -8,8 +8,9 @@ use leptos::prelude::*;
 use super::{
     answer::{Answer, Shared},
     chart,
-    session::Session,
+    session::{Opened, Session},
 };
+use crate::text;
 
 /// The signals of the page.
 #[derive(Clone, Copy)]
@@ -40,6 +41,14 @@ impl Budget {
             pointed: RwSignal::new(None),
             notice: RwSignal::new(None),
         }
+    }
+
+    /// Shows what a link held, and says what of it was left out.
+    pub fn open(self, Opened { session, unknown, later_version }: Opened) {
+        let left_out = later_version.is_some() || !unknown.is_empty();
+        self.notice.set(left_out.then(|| text::left_out(&unknown, later_version)));
+        self.session.set(session);
+        self.pinned.set(None);
     }
 
     /// Something of the answer, computed when the answer changes and passed on when it itself does.

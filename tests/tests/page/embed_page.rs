@@ -1,0 +1,139 @@
+//! The page that writes the lines for somebody's page, and what it shows there, looked at by itself.
+
+use crate::{
+    accessible::violations,
+    means::{Means, named},
+    page::{LAPTOP, PHONE, Page, Size, tell, tell_of},
+    plain_host::PlainHost,
+};
+use std::{fs, path::Path};
+
+const RUN: &str = "1&batch_size=64&gradient_accumulation_steps=1&gpu=RTX%204070&others=2GiB";
+/// From the narrowest phone to a wide column.
+const WIDTHS: [Size; 6] = [(320, 640), (360, 740), PHONE, (640, 800), (768, 1024), (900, 900)];
+
+async fn enter_preview(page: &Page) {
+    let frame = "document.querySelector('headroom-calculator')?.shadowRoot?.querySelector('iframe')";
+    page.until("the preview is made", frame).await;
+    let found = page.browser.driver.execute(format!("return {frame}"), Vec::new()).await.expect("a script runs");
+    found.element().expect("an element").enter_frame().await.expect("a frame");
+    page.until("the preview answers", "document.querySelector('#verdict[data-fits]')").await;
+}
+
+async fn leave(page: &Page) {
+    page.browser.driver.enter_default_frame().await.expect("the page");
+}
+
+#[test]
+fn the_lines_are_written_shown_and_work_on_another_site() {
+    let test = "the_lines_are_written_shown_and_work_on_another_site";
+    let Some(means) = Means::of(test) else { return };
+    let mut lines = None;
+    tell(test, async |page| {
+        // The calculator's run comes along.
+        page.open(RUN).await;
+        page.click(".header__pages [href*='embed.html']").await;
+        page.until("the page is there", "document.querySelector('#snippet')").await;
+        let said = page.text("#snippet").await;
+        assert!(said.contains("config=\"--gradient_accumulation_steps=1 --batch_size=64\""), "{said}");
+        assert!(said.contains(" gpu=\"RTX 4070\" others=\"2\" lang=\"en\" theme=\"auto\">"), "{said}");
+        page.script("document.querySelector('#preview').scrollIntoView()").await;
+        enter_preview(page).await;
+        assert!(!page.fits().await);
+        leave(page).await;
+
+        // The preview follows the form, without being made anew.
+        page.script("document.querySelector('headroom-calculator').mark = 1").await;
+        page.fill("#config", "--batch_size=2").await;
+        page.script("document.querySelector('#theme').value = '2'; document.querySelector('#theme').dispatchEvent(new Event('change'))").await;
+        page.until("the lines follow", "document.querySelector('#snippet').textContent.includes('=2\" gpu')").await;
+        page.script("document.querySelector('#preview').scrollIntoView()").await;
+        enter_preview(page).await;
+        page.until("the preview follows", "document.querySelector('#verdict').dataset.fits === 'true'").await;
+        page.until("its theme too", "document.documentElement.dataset.theme === 'dark'").await;
+        leave(page).await;
+        assert!(page.value::<bool>("document.querySelector('headroom-calculator').mark === 1").await);
+
+        page.click("#copy-snippet").await;
+        page.until("the button says so", "document.querySelector('#copy-snippet').textContent.includes('Copied')")
+            .await;
+        lines = Some((page.clipboard().await, page.address.clone()));
+    });
+    let (lines, own) = lines.expect("the page was served");
+    // As they were copied, on another host; only the server that wrote them is gone, so files take its place.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("snippet");
+    fs::create_dir_all(&folder).expect("a writable folder");
+    fs::write(
+        folder.join("index.html"),
+        format!("<!doctype html><title>mine</title><link rel=icon href='data:,'><p>Before.\n\n{lines}\n<p>After."),
+    )
+    .expect("a writable folder");
+    let tools = PlainHost::start(&means.dist);
+    let site = PlainHost::start_with(&folder, &own, &tools.address);
+    let address = site.address_as_other_site();
+    tell_of(test, &means, &address, std::slice::from_ref(&tools.address), None, async |page| {
+        page.browser.driver.goto(&address).await.expect("the page opens");
+        enter_preview(page).await;
+        assert!(page.fits().await);
+        assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "2");
+        leave(page).await;
+    });
+}
+
+#[test]
+fn what_is_embedded_has_no_serious_fault_and_fits_every_width() {
+    let name = "what_is_embedded_has_no_serious_fault";
+    let Some(axe) = named(name, "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    tell(name, async |page| {
+        for run in [RUN, "1&config=--batch_size%3D2&gpu=L4", "1&config=nonsense"] {
+            let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{run}", page.address);
+            // Twice, as another fragment alone would load nothing.
+            page.browser.driver.goto("about:blank").await.expect("a page");
+            page.open_link(&link).await;
+            page.script(&axe).await;
+            for theme in ["light", "dark"] {
+                page.script(&format!("document.documentElement.dataset.theme = '{theme}'")).await;
+                page.prefer(&[("prefers-color-scheme", theme), ("prefers-reduced-motion", "reduce")]).await;
+                for size in WIDTHS {
+                    page.resize(size).await;
+                    let excess: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
+                    assert!(excess <= 0, "{run} at {size:?} scrolls sideways by {excess} px");
+                    if [PHONE, (768, 1024)].contains(&size) {
+                        let found = violations(page).await;
+                        assert!(found.is_empty(), "{run}, {theme}, {size:?}:\n{}", found.join("\n"));
+                    }
+                }
+            }
+        }
+        // Opened by itself it speaks to nobody: there is no page around it.
+        page.resize(LAPTOP).await;
+    });
+}
+
+#[test]
+fn the_page_that_writes_the_lines_has_no_serious_fault() {
+    let name = "the_page_that_writes_the_lines_has_no_serious_fault";
+    let Some(axe) = named(name, "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    tell(name, async |page| {
+        page.browser.driver.goto(format!("{}embed.html#{RUN}", page.address)).await.expect("the page opens");
+        page.until("the page is there", "document.querySelector('#snippet')").await;
+        page.script("document.querySelector('#preview').scrollIntoView()").await;
+        enter_preview(page).await;
+        leave(page).await;
+        page.script(&axe).await;
+        for scheme in ["light", "dark"] {
+            page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
+            for size in [LAPTOP, PHONE] {
+                page.resize(size).await;
+                // A frame is looked at by itself, above.
+                let found = violations(page).await;
+                let found: Vec<_> = found.into_iter().filter(|found| !found.starts_with("frame-tested")).collect();
+                assert!(found.is_empty(), "{scheme} {size:?}:\n{}", found.join("\n"));
+                let wide: bool = page.value("document.documentElement.scrollWidth > innerWidth").await;
+                assert!(!wide, "{scheme} {size:?} scrolls sideways");
+            }
+        }
+    });
+}
