@@ -4,9 +4,8 @@ use crate::{
     bundle,
     compress::{self, Effort},
     failure::{Doing, Result},
-    files,
+    files, optimize,
     packages::Packages,
-    prune,
     shell::{Shell, note, step},
     texts, tools,
 };
@@ -45,7 +44,7 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
             let folder = apart.join(page);
             trunk(shell, build, page, &folder)?;
             if build == Build::Release && tools.optimizers {
-                prune::program_in(shell, &folder)?;
+                optimize::program_in(shell, &folder)?;
             }
         }
         files::remake(&dist)?;
@@ -112,6 +111,7 @@ fn inputs(shell: &Shell) -> Result<Vec<PathBuf>> {
     for folder in packages.folders_behind(packages.of_page(&shell.root)) {
         inputs.extend(files::files_below(folder)?);
     }
+    inputs.extend(files::files_below(&shell.root.join("vendor"))?);
     for name in ["Cargo.toml", "Cargo.lock", "Trunk.toml", "rust-toolchain.toml", "xtask/src/pins.rs"] {
         inputs.push(shell.root.join(name));
     }
