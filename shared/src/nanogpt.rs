@@ -23,6 +23,7 @@ mod value;
 use serde::Serialize;
 
 pub use names::Names;
+pub(crate) use parser::is_name;
 pub use pasted::{Pasted, PastedKind, from_pasted_text};
 pub use patch::patch;
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
