@@ -30,6 +30,30 @@ fn texts(criterion: &mut Criterion) {
         ("short lines", filled("[\n")),
         ("colours", filled("\u{1b}]")),
         ("ten times as long", filled(log).repeat(10)),
+        // Each byte of these ends eight that pass the filter of phrases.
+        ("colons", filled(":")),
+        ("what only looks like a phrase", filled("4}9")),
+        ("ends of phrases", filled("ofmemoryatusized")),
+        // A look reads on until it has so many bytes that are no blanks.
+        ("statuses far apart", filled(&("RESOURCE_EXHAUSTED:".to_owned() + &" ".repeat(1000)))),
+        ("words far apart", filled(&("out of memory".to_owned() + &" ".repeat(230)))),
+        ("words on lines of their own", filled("out of memory\n(pid=1)[rank0]: \n")),
+        ("nothing but blanks", filled(" ")),
+        ("line breaks", filled("\n")),
+        ("prefixes", filled("[rank0]: ")),
+        ("prefixes on lines of their own", filled("[rank0]: [INFO]\n")),
+        ("dates on lines of their own", filled("2024-05-14 23:55:39,233 - ERROR - a\n")),
+        (
+            "brackets that stay open",
+            filled("[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"),
+        ),
+        ("whole colours", filled("\u{1b}[1;31m")),
+        ("colours that stay open", filled("\u{1b}[0;")),
+        ("entities", filled("&")),
+        ("escapes", filled("\\u001b[")),
+        ("frames of tables", filled("│")),
+        ("a traceback", filled("Traceback (most recent call last):\n  File \"train.py\", line 1, in backward\n")),
+        ("killed", filled("Killed\n")),
     ] {
         group.bench_function(name, |bencher| bencher.iter(|| read(black_box(&text))));
     }

@@ -10,7 +10,7 @@
 
 use crate::{
     memory::message::TorchVersion,
-    nanogpt::{PastedKind, Settings, Source, Value, defaults, from_pasted_text},
+    nanogpt::{PastedKind, Settings, Source, Value, defaults, from_pasted_text, is_name, read},
     session::{Options, SHAKESPEARE_CHAR},
     train_config::{Attention, CrossEntropy, Optimizer},
     units::parse_size,
@@ -25,12 +25,32 @@ pub const MAX_LINK_BYTES: usize = 64 * 1024;
 /// Keys that say where a run writes and what it is called, and nothing of what it takes.
 const PRIVATE_KEYS: [&str; 4] = ["out_dir", "wandb_log", "wandb_project", "wandb_run_name"];
 
+/// What a link calls the options. A fork's key of the same name stays out: it would be read as the option.
+const OPTIONS: [&str; 15] = [
+    "gpu",
+    "vram",
+    "others",
+    "context",
+    "torch",
+    "processes",
+    "math",
+    "expandable",
+    "checkpointing",
+    "del_eval_logits",
+    "del_train_logits",
+    "adamw_foreach",
+    "adamw_8bit",
+    "chunked_loss",
+    "fused_loss",
+];
+
 /// Whether a key goes into a link. A fork's names and paths do not, whatever the keys are; its numbers do.
 fn travels(settings: &Settings, key: &str, value: &Value) -> bool {
     match key {
         // A folder's name; it matters where the vocabulary follows from it.
         "dataset" => !settings.is_set("vocab_size") && *value == Value::Str(SHAKESPEARE_CHAR.to_owned()),
         _ if settings.is_set(key) => !PRIVATE_KEYS.contains(&key),
+        _ if OPTIONS.contains(&key) || key == "config" || !is_name(key) => false,
         _ => !matches!(value, Value::Str(_) | Value::Opaque(_)),
     }
 }
@@ -128,7 +148,8 @@ pub fn decode(fragment: &str) -> Link {
 fn decode_within(fragment: &str, takes_text: bool) -> Link {
     let mut link = Link::default();
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
-    if fragment.is_empty() || fragment.len() > MAX_LINK_BYTES {
+    if fragment.len() > MAX_LINK_BYTES {
+        link.unknown.push(shortened(fragment));
         return link;
     }
     let mut parts = fragment.split('&');
@@ -150,8 +171,13 @@ fn decode_within(fragment: &str, takes_text: bool) -> Link {
     link.later_version = later.max(link.later_version);
     let mut keys = String::new();
     for (part, key, value) in parts.iter().filter(|(_, key, _)| !is_text(key)) {
-        if !read_option(&mut link.options, key, value) && !read_key(&mut keys, key, value) {
-            link.unknown.push(part.chars().take(80).collect());
+        let is_understood = if OPTIONS.contains(&key.as_str()) {
+            read_option(&mut link.options, key, value)
+        } else {
+            read_key(&mut keys, key, value)
+        };
+        if !is_understood {
+            link.unknown.push(shortened(part));
         }
     }
     if !keys.is_empty() {
@@ -184,15 +210,25 @@ fn as_config(text: &str) -> String {
     }
 }
 
-/// Takes a key of nanoGPT or of a fork: a line of a config.
+/// The beginning of what was not understood, to name it by.
+fn shortened(part: &str) -> String {
+    part.chars().take(80).collect()
+}
+
+/// Takes a key of nanoGPT or of a fork: a line of a config, which sets that key and nothing else.
 fn read_key(config: &mut String, key: &str, value: &str) -> bool {
-    let is_name = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if !is_name || value.contains(['\n', '\r']) {
+    if !is_name(key) || value.contains(['\n', '\r']) {
         return false;
     }
     let value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
-    config.push_str(&format!("{key} = {value}\n"));
+    let line = format!("{key} = {value}\n");
+    let alone = read(&[Source::File { name: String::new(), text: line.clone() }]);
+    let set = alone.values.iter().chain(alone.unknown.iter()).map(|(name, _)| name);
+    let names = set.chain(alone.unevaluated.iter().map(|(name, _)| name));
+    if !names.eq([key]) {
+        return false;
+    }
+    config.push_str(&line);
     true
 }
 
@@ -264,7 +300,6 @@ fn percent_decode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nanogpt::read;
     use proptest::prelude::*;
 
     fn settings(text: &str) -> Settings {
@@ -382,6 +417,45 @@ mod tests {
         // A number alone is a version; a sum is a text.
         assert_eq!(text_link("64", "").config, "");
         assert_eq!(text_link("64 + x", "").config, "64 + x");
+    }
+
+    #[test]
+    fn a_name_beyond_ascii_travels() {
+        let link = decode(&encode(&settings("größe = 3\n"), &Options::default()));
+        assert_eq!((link.config.as_str(), link.unknown.len()), ("größe = 3\n", 0));
+    }
+
+    #[test]
+    fn a_key_named_like_an_option_is_not_read_as_it() {
+        let config = "processes = 4\nmath = 1\nvram = 7\n";
+        assert_eq!(encode(&settings(config), &Options::default()), "1&gpu=RTX%204070");
+        let link = decode("#1&processes=four&torch=new");
+        assert_eq!((link.options, link.config.as_str()), (Options::default(), ""));
+        assert_eq!(link.unknown, ["processes=four", "torch=new"]);
+    }
+
+    #[test]
+    fn a_key_sets_itself_and_nothing_else() {
+        for value in ["batch_size=3", "1;batch_size=3", "", "(", "'''", "= 3", "$"] {
+            let part = format!("n_layer={value}");
+            let link = decode(&format!("#1&{part}&bias=True"));
+            assert_eq!((link.config.as_str(), &link.unknown[..]), ("bias = True\n", &[part][..]));
+        }
+        assert_eq!(decode("#1&n_layer=12*2&n_head=f(2)").config, "n_layer = 12*2\nn_head = f(2)\n");
+    }
+
+    #[test]
+    fn a_long_string_reads_back() {
+        let settings = settings("init_from = '\\0' * 1024\n");
+        let link = decode(&encode(&settings, &Options::default()));
+        assert_eq!(values(&read(&[link.source()])), values(&settings));
+        assert_eq!(values(&settings).len(), 1);
+    }
+
+    #[test]
+    fn a_link_that_is_too_long_is_told() {
+        let link = decode(&format!("#1&init_from={}", "x".repeat(MAX_LINK_BYTES)));
+        assert_eq!(link.unknown, [format!("1&init_from={}", "x".repeat(68))]);
     }
 
     #[test]

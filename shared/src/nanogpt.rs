@@ -25,6 +25,7 @@ use serde::Serialize;
 use crate::text::{self, Key};
 
 pub use names::Names;
+pub(crate) use parser::is_name;
 pub use pasted::{Pasted, PastedKind, from_pasted_text};
 pub use patch::patch;
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};

@@ -17,6 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("agent", &["shared", "kernels"]),
     ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests"]),
     ("xtask", &["shared"]),
+    ("fuzz", &["shared"]),
 ];
 
 /// Crates from outside that only one place knows: the package's name, the folder of the packages that may depend on
@@ -26,6 +27,7 @@ const KEPT_APART: &[(&str, &[&str], &[&str])] = &[
     ("wgpu", &["kernels", "web/demo"], &["kernels/src/wgpu", "kernels/tests/", "kernels/benches/", "web/demo/"]),
     ("cudarc", &["kernels"], &["kernels/src/cuda", "kernels/tests/", "kernels/benches/"]),
     ("rusqlite", &["agent"], &["agent/src/store", "agent/tests/"]),
+    ("libfuzzer-sys", &["fuzz"], &["fuzz/"]),
     ("nvml-wrapper", &["agent"], &["agent/src/telemetry", "agent/tests/"]),
 ];
 
@@ -177,14 +179,23 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string().replace('\\', "/")
 }
 
+/// The workspaces: `fuzz` is one of its own.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
+
 fn packages() -> Vec<Package> {
+    let packages: Vec<_> = MANIFESTS.iter().flat_map(|manifest| packages_of(manifest)).collect();
+    assert!(packages.len() >= 7, "the workspaces have seven packages or more: {packages:?}");
+    packages
+}
+
+fn packages_of(manifest: &str) -> Vec<Package> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest];
     let output = Command::new(cargo).args(arguments).current_dir(root()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let text = |json: &Value| json.as_str().expect("a string").to_owned();
-    let packages: Vec<_> = metadata["packages"]
+    metadata["packages"]
         .as_array()
         .expect("a list of packages")
         .iter()
@@ -198,9 +209,7 @@ fn packages() -> Vec<Package> {
                 .map(|d| text(&d["name"]))
                 .collect(),
         })
-        .collect();
-    assert!(packages.len() >= 6, "the workspace has six packages or more: {packages:?}");
-    packages
+        .collect()
 }
 
 /// Every text file that is ours.
@@ -294,7 +303,9 @@ fn must_find_a_wrong_edge() {
     let demo = package("headroom-demo", "web/demo", &["headroom-kernels"]);
     assert_eq!(wrong_edges(&[shared.clone(), kernels.clone(), demo]), [""; 0]);
 
-    for (importer, imported) in [("shared", "kernels"), ("web", "kernels"), ("agent", "tests"), ("xtask", "kernels")] {
+    for (importer, imported) in
+        [("shared", "kernels"), ("web", "kernels"), ("agent", "tests"), ("xtask", "kernels"), ("fuzz", "agent")]
+    {
         let wrong = [package("importer", importer, &["imported"]), package("imported", imported, &[])];
         assert_eq!(wrong_edges(&wrong).len(), 1, "{importer} must not import {imported}");
     }

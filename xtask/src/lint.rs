@@ -3,6 +3,7 @@
 
 use crate::{
     failure::{Failure, Result},
+    fuzz,
     packages::Packages,
     shell::{Shell, step},
     tools,
@@ -30,6 +31,7 @@ pub fn run(shell: &Shell) -> Result<()> {
     for name in page.chain(SHARED_WITH_PAGE.iter().copied()) {
         results.push(clippy(shell, name, &["--all-features", "--target", "wasm32-unknown-unknown"], Some("wasm")));
     }
+    results.push(fuzz::lint(shell));
     let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     if failures.is_empty() {
         return Ok(());

@@ -8,6 +8,7 @@ mod bundle;
 mod compress;
 mod failure;
 mod files;
+mod fuzz;
 mod hosts;
 mod lint;
 mod optimize;
@@ -39,7 +40,10 @@ cargo xtask run [--port N] [--no-open] [--fast]
 cargo xtask page [--fast]               builds the page into dist, with compressed copies
 cargo xtask test [--no-browser] [NAME]  runs all tests, or those with NAME in theirs
 cargo xtask lint                        cargo fmt and clippy, as the continuous integration does
-cargo xtask ci                          lint, the page and its size, then test
+cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
+    Runs the fuzz targets, or one: over the kept corpus, then for 60 seconds each, or N, over what is made of it.
+    --seconds 0 is the corpus alone; TARGET --input FILE one input.
+cargo xtask ci                          lint, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
 cargo xtask help                        this text
@@ -76,6 +80,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
             lint::run(&shell)?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
+            fuzz::run(&shell, Args::new(fuzz::IN_CI.map(str::to_owned)))?;
             return test::run(&shell, Args::new([]));
         }
         "size" => {
@@ -83,6 +88,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
         }
+        "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,
         "help" | "--help" | "-h" => help(),
         unknown => {

@@ -8,6 +8,10 @@ use crate::text;
 /// and copying cheap.
 pub(super) const MAX_VALUE_BYTES: usize = 1024;
 
+/// Quotes and prefix of a string.
+const MAX_QUOTES: usize = 8;
+
+const TOO_LONG: Reason = skipped(text::STRING_TOO_LONG);
 const NOT_A_NUMBER: Reason = stops(text::NOT_A_PYTHON_NUMBER);
 
 /// The value of a number literal.
@@ -56,25 +60,24 @@ fn integer(digits: &str, radix: u32) -> Result<Value, Reason> {
 
 /// The value of one string literal with prefix and quotes.
 pub(super) fn string(text: &str) -> Result<Value, Reason> {
-    if text.len() > MAX_VALUE_BYTES {
-        return Err(skipped(text::STRING_TOO_LONG));
+    // What a value is written as may take four characters for each of its bytes, and has to read back.
+    if text.len() > 4 * MAX_VALUE_BYTES + MAX_QUOTES {
+        return Err(TOO_LONG);
     }
     let quotes = text.find(['\'', '"']).unwrap_or(0);
     let (prefix, rest) = text.split_at(quotes);
     let has = |letter: char| prefix.chars().any(|c| c.eq_ignore_ascii_case(&letter));
     let width = if rest.len() >= 6 && (rest.starts_with("'''") || rest.starts_with("\"\"\"")) { 3 } else { 1 };
     let body = rest.get(width..rest.len().saturating_sub(width)).unwrap_or_default();
-    if has('b') {
+    if has('b') && text.len() <= MAX_VALUE_BYTES {
         return Ok(Value::Opaque(text.into()));
     }
     if (has('f') || has('t')) && body.contains(['{', '}']) {
         return Err(skipped(text::NO_F_STRING));
     }
     let body = if body.contains('\r') { body.replace("\r\n", "\n").replace('\r', "\n") } else { body.into() };
-    if has('r') {
-        return Ok(Value::Str(body));
-    }
-    unescape(&body).map(Value::Str)
+    let value = if has('r') { body } else { unescape(&body)? };
+    if value.len() > MAX_VALUE_BYTES || has('b') { Err(TOO_LONG) } else { Ok(Value::Str(value)) }
 }
 
 fn unescape(body: &str) -> Result<String, Reason> {

@@ -443,6 +443,12 @@ fn truth(value: &Value, spot: Spot) -> Result<bool, Why<'static>> {
     value.truthy().ok_or(Why { spot, reason, name: "" })
 }
 
+/// Whether the text is one name that can be assigned to.
+pub(crate) fn is_name(text: &str) -> bool {
+    let token = Lexer::new(text).next();
+    token.kind == Kind::Name && token.text.len() == text.len() && !is_keyword(text)
+}
+
 /// Whether Python keeps this word for itself.
 pub(super) fn is_keyword(name: &str) -> bool {
     const KEYWORDS: [&str; 35] = [

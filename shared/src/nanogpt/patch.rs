@@ -2,7 +2,7 @@
 
 use super::lexer::Lexer;
 use super::names::Names;
-use super::parser::{Reader, is_keyword};
+use super::parser::{Reader, is_name};
 use super::settings::Settings;
 use super::value::Value;
 use super::{MAX_SOURCE_BYTES, shortened};
@@ -97,13 +97,6 @@ fn line_end(text: &str, from: usize) -> Option<usize> {
             return (token.spot.line == 1).then_some(from + token.spot.offset);
         }
     }
-}
-
-fn is_name(key: &str) -> bool {
-    let mut bytes = key.bytes();
-    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
-        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !is_keyword(key)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::defaults::{self, DEFAULT_VOCAB_SIZE, DefaultValue};
 use super::names::{MAX_NAMES, Names};
+use super::parser::is_name;
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
 use crate::text::{self, Key, Text};
@@ -167,12 +168,13 @@ impl Settings {
         self.get_u64("vocab_size").unwrap_or(DEFAULT_VOCAB_SIZE)
     }
 
-    /// Everything that is set, as a config: a line a key, nanoGPT's own first, in its order.
+    /// Everything that is set, as a config: a line a key, nanoGPT's own first, in its order. An argument's key that is no
+    /// Python name (`--batch-size=4`) is left out, as no config can set it.
     #[must_use]
     pub fn to_config(&self) -> String {
         let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, self.values.get(key.name)?)));
         let unknown = self.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
-        known.chain(unknown).fold(String::new(), |config, (name, setting)| {
+        known.chain(unknown).filter(|(name, _)| is_name(name)).fold(String::new(), |config, (name, setting)| {
             let Setting { value, .. } = setting;
             config + &format!("{name} = {value}\n")
         })
@@ -311,6 +313,13 @@ mod tests {
         let mut s = read(&[Source::Override { text: "--batch_size=-3".into() }]);
         assert_eq!(s.get_u64("batch_size"), Some(12));
         said(&s, &["--batch_size=-3: batch_size is -3, but it has to be a whole number, 0 or more; the default is 12"]);
+    }
+
+    #[test]
+    fn what_no_config_can_set_is_in_none() {
+        let arguments =
+            ["--batch-size=4", "--größe=3", "--n layer=2"].map(|text| Source::Override { text: text.into() });
+        assert_eq!(read(&arguments).to_config(), "größe = 3\n");
     }
 
     #[test]

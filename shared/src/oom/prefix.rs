@@ -208,7 +208,11 @@ pub(super) fn escape(text: &[u8]) -> usize {
 }
 
 /// Bytes of a colour whose escape character was lost on the way: `[31m`.
+#[inline]
 pub(super) fn orphan_colour(text: &[u8]) -> usize {
+    if !matches!(text.get(1), Some(b'0'..=b'9' | b';')) {
+        return 0;
+    }
     let n = text.iter().skip(1).take(16).take_while(|c| c.is_ascii_digit() || **c == b';').count();
     if n > 0 && text.get(n + 1) == Some(&b'm') { n + 2 } else { 0 }
 }

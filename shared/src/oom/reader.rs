@@ -26,6 +26,17 @@ pub(super) struct Reader<'a> {
     pub n_line: u32,
 }
 
+/// A line's beginning: what it takes to read it again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LineStart {
+    /// Offset of its first byte, prefix included.
+    pub at: usize,
+    /// Its number, from 1.
+    line: u32,
+    /// The rank that counts in it.
+    rank: Option<u32>,
+}
+
 /// Lines without a prefix that still belong to the rank before them: a message of a few lines, wrapped.
 const MAX_RANK_AGE: u8 = 12;
 
@@ -62,6 +73,16 @@ impl<'a> Reader<'a> {
         Self { bytes, at, fresh: true, line, rank: None, rank_age: 0, line_start: at, n_line: 0 }
     }
 
+    /// Where the reader stood at an earlier line's first byte.
+    pub(super) fn restarted(&self, start: LineStart) -> Self {
+        Self { rank: start.rank, ..Self::new(self.bytes, start.at, start.line) }
+    }
+
+    /// The line that the reader is in.
+    pub(super) fn line_start(&self) -> LineStart {
+        LineStart { at: self.line_start, line: self.line, rank: self.rank }
+    }
+
     /// Goes back to `at`, within the same line.
     pub(super) fn restart_within_line(&mut self, at: usize) {
         self.at = at;
@@ -80,6 +101,15 @@ impl<'a> Reader<'a> {
             match SQUEEZED[usize::from(c)] {
                 SKIP => {}
                 SPECIAL => {
+                    if matches!(c, b'\n' | b'\r') {
+                        self.fresh = true;
+                        self.line += u32::from(c == b'\n');
+                        continue;
+                    }
+                    if self.is_itself(c) {
+                        self.n_line += 1;
+                        return Some(c);
+                    }
                     if let Some(c) = self.special(c) {
                         self.n_line += 1;
                         return Some(c);
@@ -93,11 +123,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether the special byte before `at` stands for itself, by the byte behind it: a text may have little else.
+    #[inline]
+    fn is_itself(&self, c: u8) -> bool {
+        let next = self.bytes.get(self.at).copied().unwrap_or(0);
+        match c {
+            b'[' => !next.is_ascii_digit() && next != b';',
+            b'&' => !b"nglq#a".contains(&next),
+            _ => false,
+        }
+    }
+
     fn begin_line(&mut self) {
         self.fresh = false;
         self.n_line = 0;
         self.line_start = self.at;
-        let Prefix { len, rank } = prefix::of(&self.bytes[self.at..]);
+        // Empty lines are many, and have none.
+        let Prefix { len, rank } = match self.bytes.get(self.at) {
+            Some(b'\n' | b'\r') | None => Prefix::default(),
+            Some(_) => prefix::of(&self.bytes[self.at..]),
+        };
         self.at += len;
         if rank.is_some() {
             (self.rank, self.rank_age) = (rank, 0);
@@ -113,10 +158,6 @@ impl<'a> Reader<'a> {
     fn special(&mut self, c: u8) -> Option<u8> {
         let rest = &self.bytes[self.at - 1..];
         let skipped = skipped(rest);
-        if matches!(c, b'\n' | b'\r') {
-            self.fresh = true;
-            self.line += u32::from(c == b'\n');
-        }
         if skipped == 0 {
             return Some(c);
         }
@@ -128,10 +169,9 @@ impl<'a> Reader<'a> {
 /// Entities that stand for one character of a message.
 const ENTITIES: [&[u8]; 6] = [b"&nbsp;", b"&gt;", b"&lt;", b"&#39;", b"&quot;", b"&amp;"];
 
-/// Bytes of `text` that say nothing: a line break, a colour, an entity, an escape of Markdown or JSON, `<br>`.
+/// Bytes of `text` that say nothing: a colour, an entity, an escape of Markdown or JSON, `<br>`.
 fn skipped(text: &[u8]) -> usize {
     match text[0] {
-        b'\n' | b'\r' => 1,
         0x1b => prefix::escape(text),
         b'&' => ENTITIES.iter().find(|entity| text.starts_with(entity)).map_or(0, |entity| entity.len()),
         // In a log of JSON a line break is two characters; in Markdown a backslash protects what follows.

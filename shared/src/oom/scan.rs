@@ -4,14 +4,14 @@
 
 use super::figures::find;
 use super::message::NotOom;
-use super::reader::Reader;
+use super::reader::{LineStart, Reader};
 
 mod found;
 mod signs;
 
 use found::Sign;
 pub(super) use found::{Form, Found, Frame, Frames, Places};
-use signs::{KEYS, SIGNS, may_be_a_sign};
+use signs::{ending_with, may_be_a_sign};
 
 /// Squeezed bytes that are kept behind.
 const BEHIND: usize = 128;
@@ -36,7 +36,7 @@ pub(super) struct Scan<'a> {
     pub jax: bool,
     behind: [u8; 2 * BEHIND],
     n_behind: usize,
-    starts: [Option<Reader<'a>>; N_STARTS],
+    starts: [LineStart; N_STARTS],
     n_starts: usize,
     /// Phrases that were looked at.
     n_looks: u32,
@@ -54,7 +54,7 @@ impl<'a> Scan<'a> {
             jax: false,
             behind: [0; 2 * BEHIND],
             n_behind: 0,
-            starts: [None; N_STARTS],
+            starts: [LineStart::default(); N_STARTS],
             n_starts: 0,
             n_looks: 0,
         }
@@ -77,19 +77,16 @@ impl<'a> Scan<'a> {
             self.n_behind += 1;
             if reader.line_start != line_start {
                 line_start = reader.line_start;
-                let mut start = Reader::new(&self.bytes[..end], line_start, reader.line);
-                start.rank = reader.rank;
-                self.starts[self.n_starts % N_STARTS] = Some(start);
+                self.starts[self.n_starts % N_STARTS] = reader.line_start();
                 self.n_starts += 1;
             }
             if may_be_a_sign(last_bytes) {
-                for (i, _) in KEYS.iter().enumerate().filter(|(_, key)| **key == last_bytes) {
-                    let (phrase, sign) = SIGNS[i];
+                for (phrase, sign) in ending_with(last_bytes) {
                     if self.behind().ends_with(phrase.as_bytes()) {
                         self.on(sign, phrase.len(), &reader);
                     }
                 }
-            } else if reader.n_line == 6 && last_bytes & 0xffff_ffff_ffff == KILLED {
+            } else if reader.n_line == 6 && last_bytes & 0xffff_ffff_ffff == KILLED && self.is_news(NotOom::Killed) {
                 let mut next = reader;
                 if next.next().is_none() || next.line_start != line_start {
                     self.add_not(NotOom::Killed, 6, &reader);
@@ -234,8 +231,13 @@ impl<'a> Scan<'a> {
         (before.ends_with(b"outofmemorywhile") && !has(before, b"exhausted")).then_some((true, Form::Xla))
     }
 
+    /// Whether it says more than what was seen before.
+    fn is_news(&self, not: NotOom) -> bool {
+        self.not_oom.is_none_or(|(other, _)| not < other)
+    }
+
     fn add_not(&mut self, not: NotOom, phrase: usize, reader: &Reader<'a>) {
-        if self.not_oom.is_none_or(|(other, _)| not < other) {
+        if self.is_news(not) {
             self.not_oom = Some((not, self.found(Form::Not(not), phrase, reader)));
         }
     }
@@ -244,10 +246,10 @@ impl<'a> Scan<'a> {
     fn found(&self, form: Form, phrase: usize, reader: &Reader<'a>) -> Found<'a> {
         let n = self.n_starts.min(N_STARTS);
         let oldest = self.n_starts - n;
-        let near = |start: &Reader<'a>| reader.at - start.at <= MAX_BEFORE_BYTES;
-        let start = (oldest..self.n_starts).filter_map(|i| self.starts[i % N_STARTS]).find(near);
+        let near = |start: &LineStart| reader.at - start.at <= MAX_BEFORE_BYTES;
+        let start = (oldest..self.n_starts).map(|i| self.starts[i % N_STARTS]).find(near);
         // On a line that is longer than that, its last part.
-        let start = start.unwrap_or_else(|| {
+        let last_part = || {
             let mut at = reader.at.saturating_sub(MAX_BEFORE_BYTES);
             while at < reader.at && !self.bytes[at].is_ascii() {
                 at += 1;
@@ -255,7 +257,8 @@ impl<'a> Scan<'a> {
             let mut start = *reader;
             start.restart_within_line(at);
             start
-        });
+        };
+        let start = start.map_or_else(last_part, |start| reader.restarted(start));
         Found { form, start, anchor: reader.at, phrase, rank: reader.rank, frames: self.frames }
     }
 }

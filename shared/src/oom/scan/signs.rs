@@ -4,7 +4,7 @@ use super::found::{Form, Frame, Sign};
 use crate::oom::message::NotOom;
 
 /// Every phrase, with what it may begin. At least eight bytes long.
-pub(super) const SIGNS: &[(&str, Sign)] = &[
+const SIGNS: &[(&str, Sign)] = &[
     ("triedtoallocate", Sign::TriedToAllocate),
     ("outofmemory", Sign::OutOfMemory),
     ("outofthememory", Sign::OutOfMemory),
@@ -99,7 +99,7 @@ pub(super) const SIGNS: &[(&str, Sign)] = &[
 ];
 
 /// The last eight bytes of each phrase.
-pub(super) const KEYS: [u64; SIGNS.len()] = {
+const KEYS: [u64; SIGNS.len()] = {
     let mut keys = [0; SIGNS.len()];
     let mut i = 0;
     while i < SIGNS.len() {
@@ -128,6 +128,26 @@ const FILTER: [u64; 1 << (FILTER_BITS - 6)] = {
     filter
 };
 
+/// No further phrase.
+const NONE: u8 = u8::MAX;
+/// Chains of phrases: many enough that a chain has one or two. A text may be nothing but bytes that pass the filter.
+const CHAIN_BITS: u32 = 8;
+
+/// The first phrase of each chain, and behind each phrase the next.
+const CHAINS: ([u8; 1 << CHAIN_BITS], [u8; KEYS.len()]) = {
+    assert!(KEYS.len() < NONE as usize, "a phrase's number fits a byte");
+    let (mut first, mut next) = ([NONE; 1 << CHAIN_BITS], [NONE; KEYS.len()]);
+    let (mut i, mut number) = (0, 0);
+    while i < KEYS.len() {
+        let chain = place(KEYS[i]) >> (FILTER_BITS - CHAIN_BITS);
+        next[i] = first[chain];
+        first[chain] = number;
+        i += 1;
+        number += 1;
+    }
+    (first, next)
+};
+
 /// A bit of the filter. The multiplier is 2^64 by the golden ratio, which spreads the keys well.
 const fn place(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - FILTER_BITS)) as usize
@@ -138,4 +158,30 @@ const fn place(key: u64) -> usize {
 pub(super) fn may_be_a_sign(last: u64) -> bool {
     let bit = place(last);
     FILTER[bit >> 6] >> (bit & 63) & 1 == 1
+}
+
+/// The phrases that end with these eight bytes.
+pub(super) fn ending_with(last: u64) -> impl Iterator<Item = (&'static str, Sign)> {
+    let numbered = |i: u8| (i != NONE).then_some(usize::from(i));
+    let first = numbered(CHAINS.0[place(last) >> (FILTER_BITS - CHAIN_BITS)]);
+    let chain = std::iter::successors(first, move |i| numbered(CHAINS.1[*i]));
+    chain.filter(move |i| KEYS[*i] == last).map(|i| SIGNS[i])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phrase_is_found_by_its_end() {
+        for (i, (phrase, _)) in SIGNS.iter().enumerate() {
+            assert!(may_be_a_sign(KEYS[i]), "{phrase}");
+            assert!(ending_with(KEYS[i]).any(|(found, _)| found == *phrase), "{phrase}");
+        }
+        // These pass the filter.
+        for text in [b"::::::::", b"4}94}94}"] {
+            let last = u64::from_be_bytes(*text);
+            assert!(may_be_a_sign(last) && ending_with(last).next().is_none());
+        }
+    }
 }
