@@ -9,6 +9,7 @@ use headroom_shared::{
     nanogpt::{Settings, Severity, Source, defaults::KEYS, from_pasted_text, patch, read},
     plan::plan,
     session::{Options, resolve_settings},
+    text,
     train_config::{Attention, CrossEntropy, Optimizer},
 };
 use libfuzzer_sys::fuzz_target;
@@ -72,7 +73,7 @@ fn a_plan_comes_of_it(settings: Settings, options: &Options, number: u32) {
     let Ok(plan) = plan(request) else { return };
     let is_advised = number.is_multiple_of(TEXTS_PER_ADVICE);
     let advice = if is_advised { advise(&resolved.settings, options, &plan) } else { Advice::default() };
-    let json = serde_json::to_string(&plan.document(&resolved.config, &advice)).expect("a document");
+    let json = serde_json::to_string(&plan.document(&resolved.config, &advice, text::english())).expect("a document");
     let _: Json = serde_json::from_str(&json).expect("what is printed is JSON");
 }
 

@@ -7,9 +7,13 @@ use headroom_shared::{
     nanogpt::from_pasted_text,
     oom::{Kind, Phase, Report, Size, diagnose, read},
     session::{Options, resolve},
+    text::{LANGUAGES, Table, english},
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value as Json;
+use std::sync::LazyLock;
+
+static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| LANGUAGES.iter().map(Table::of).collect());
 
 /// A run's end as PyTorch 2.5 and later print it. The traceback keeps what stands before it apart, the advice what
 /// stands behind.
@@ -68,8 +72,8 @@ fn figures_reach_the_json(text: &str, report: &Report) {
     assert_eq!(diagnosis.report, *report);
     let document = diagnosis.json(english());
     // Whatever is put into a sentence, it comes out of it in every language.
-    for language in &LANGUAGES {
-        assert!(!Table::of(language).say(&diagnosis.explanation.text).is_empty());
+    for table in &*TABLES {
+        assert!(!table.say(&diagnosis.explanation.text).is_empty());
     }
     let read_again: Json = serde_json::from_str(&document.to_string()).expect("what is printed is JSON");
     assert_eq!(read_again, document);

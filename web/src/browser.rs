@@ -5,6 +5,7 @@
 
 pub mod frame;
 
+use headroom_shared::text::LANGUAGES;
 use leptos::prelude::{document, request_animation_frame, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
@@ -19,7 +20,8 @@ pub fn fragment() -> String {
 pub fn replace_fragment(fragment: &str) {
     let Ok(history) = window().history() else { return };
     // A relative address: with a <base> element a bare fragment would resolve against that.
-    let path = window().location().pathname().unwrap_or_default() + &query();
+    let location = window().location();
+    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
     // A browser that counts calls refuses some; the next edit writes the address again.
     drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
 }
@@ -35,8 +37,9 @@ pub fn link_with(selector: &str, fragment: &str) {
 
 /// The whole address with that fragment.
 pub fn address_with(fragment: &str) -> String {
-    let href = window().location().href().unwrap_or_default();
-    format!("{}#{fragment}", href.split('#').next().unwrap_or_default())
+    let location = window().location();
+    let (origin, path) = (location.origin().unwrap_or_default(), location.pathname().unwrap_or_default());
+    format!("{origin}{path}{}#{fragment}", query())
 }
 
 /// The folder that the page lies in, as an address with a slash at its end.
@@ -182,9 +185,13 @@ pub fn open_in_language(code: &str) {
     let _ = location.replace(&format!("{path}?lang={code}{}", fragment()));
 }
 
-/// The query of the address, with its `?`: what links to other pages carry along.
+/// The language that the address asks for, as a query with its `?`: what links carry along. Whatever else stands in the
+/// query is nobody's business.
 pub fn query() -> String {
-    window().location().search().unwrap_or_default()
+    let search = window().location().search().unwrap_or_default();
+    let asked = search.split(['?', '&']).find_map(|part| part.strip_prefix("lang="));
+    let language = LANGUAGES.iter().find(|language| Some(language.code) == asked);
+    language.map(|language| format!("?lang={}", language.code)).unwrap_or_default()
 }
 
 /// Copies a text; false where the browser does not let it.

@@ -13,6 +13,7 @@ mod embed;
 mod embed_page;
 mod journey;
 mod keyboard;
+mod languages;
 mod layout;
 mod means;
 mod numbers;

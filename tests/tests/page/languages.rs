@@ -1,0 +1,201 @@
+//! Every page in every language: chosen by the browser, by the address, by the person, and no word left in English.
+
+use crate::page::{LAPTOP, PHONE, Page, tell};
+use headroom_shared::text::{self, Key, LANGUAGES, Language, Table};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+const RUN: &str = "1&batch_size=64&gradient_accumulation_steps=1&gpu=RTX%204070&others=2GiB";
+const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of \
+    11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of the \
+    allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
+
+/// What the browser says that its person reads.
+async fn read(page: &Page, languages: &str) {
+    let agent: String = page.value("navigator.userAgent").await;
+    page.cdp("Emulation.setUserAgentOverride", json!({ "userAgent": agent, "acceptLanguage": languages })).await;
+}
+
+async fn language(page: &Page) -> String {
+    page.value("document.documentElement.lang").await
+}
+
+async fn says(page: &Page, selector: &str, language: &Language, key: Key) {
+    let expected = Table::of(language).word(key).to_owned();
+    page.until(
+        &format!("{selector} says {expected:?}"),
+        &format!("document.querySelector({selector:?})?.textContent === {expected:?}"),
+    )
+    .await;
+}
+
+/// Every text that a person sees, hears or is shown on hover.
+async fn all_words(page: &Page) -> BTreeSet<String> {
+    let script = "[...document.querySelectorAll('body *')].flatMap((element) => [
+          ...[...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()),
+          ...['aria-label', 'title', 'placeholder', 'aria-description'].map((name) => element.getAttribute(name) ?? ''),
+        ]).filter((words) => words !== '')";
+    page.value::<Vec<String>>(script).await.into_iter().collect()
+}
+
+/// English texts that another language says in other words.
+fn english_left(words: &BTreeSet<String>, language: &Language) -> Vec<String> {
+    let lines = |language: &Language| -> Vec<String> {
+        ["budget", "diagnose", "embed"]
+            .iter()
+            .flat_map(|page| Table::packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
+            .collect()
+    };
+    let pairs = lines(&LANGUAGES[0]).into_iter().zip(lines(language));
+    let differ: BTreeSet<String> = pairs.filter(|(english, own)| english != own).map(|(english, _)| english).collect();
+    words.iter().filter(|words| differ.contains(*words)).cloned().collect()
+}
+
+#[test]
+fn the_browsers_language_is_taken_and_no_word_is_left_in_english() {
+    tell("the_browsers_language_is_taken_and_no_word_is_left_in_english", async |page| {
+        for (asked, language_of_page) in [("zh-CN,zh", 1), ("ja", 2), ("de-AT,de,en", 3), ("fr,it", 0), ("pt,de", 3)] {
+            read(page, asked).await;
+            let spoken = &LANGUAGES[language_of_page];
+            page.open("").await;
+            page.open(RUN).await;
+            assert_eq!(language(page).await, spoken.code, "{asked}");
+            says(page, "#copy-command > span", spoken, text::COPY_COMMAND).await;
+            assert_eq!(page.value::<String>("document.title").await, Table::of(spoken).word(text::TITLE_BUDGET));
+            page.until("fixes are there", "document.querySelector('.fixes:not(.stale) [data-fix]')").await;
+            page.value::<bool>("(document.querySelector('#more').open = true)").await;
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty() || language_of_page == 0, "{}: {left:?}", spoken.code);
+        }
+    });
+}
+
+#[test]
+fn the_other_pages_speak_every_language_too() {
+    tell("the_other_pages_speak_every_language_too", async |page| {
+        for spoken in &LANGUAGES[1..] {
+            let at = |name: &str| format!("{}{name}?lang={}", page.address, spoken.code);
+            page.browser.driver.goto(at("diagnose.html")).await.expect("the page opens");
+            page.until("the field is there", "document.querySelector('#message')").await;
+            page.paste("#message", MESSAGE).await;
+            page.until("it is explained", "document.querySelector('[data-testid=explanation]')").await;
+            let words = all_words(page).await;
+            let left = english_left(&words, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
+            let size = Table::of(spoken).number("6.14 GiB");
+            assert!(words.iter().any(|words| words.contains(&size)), "{}: {words:?}", spoken.code);
+
+            page.browser.driver.goto(at("embed.html")).await.expect("the page opens");
+            page.until("the lines are there", "document.querySelector('#snippet')?.textContent.includes('</')").await;
+            let said = page.text("#snippet").await;
+            assert!(said.contains(&format!("lang=\"{}\"", spoken.code)), "{said}");
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
+        }
+        page.open("").await;
+    });
+}
+
+#[test]
+fn a_language_that_is_chosen_keeps_the_run_and_stays() {
+    tell("a_language_that_is_chosen_keeps_the_run_and_stays", async |page| {
+        page.open(RUN).await;
+        page.paste("#config", "# mine\nbatch_size = 64\n").await;
+        let choose = "const list = document.querySelector('#language'); list.value = 'de';
+                      list.dispatchEvent(new Event('change', { bubbles: true }))";
+        page.script(choose).await;
+        page.until(
+            "it is German",
+            "document.documentElement.lang === 'de' && document.querySelector('#verdict[data-fits]')",
+        )
+        .await;
+        assert_eq!(page.value::<String>("location.search").await, "?lang=de");
+        let config: String = page.value("document.querySelector('#config').value").await;
+        assert_eq!(config, "# mine\nbatch_size = 64\n");
+        let verdict = page.text("#verdict").await;
+        assert!(verdict.contains(",") && !verdict.contains("short"), "{verdict}");
+
+        // The link carries the language, and nothing else of the query.
+        page.open_link(&format!("{}?lang=de&token=secret#{RUN}", page.address)).await;
+        page.click("#copy-link").await;
+        let said = format!("'{}'", Table::of(&LANGUAGES[3]).word(text::COPIED));
+        page.until("it is copied", &format!("document.querySelector('#copy-link').textContent.includes({said})")).await;
+        let link = page.clipboard().await;
+        assert!(link.starts_with(&format!("{}?lang=de#1&", page.address)) && !link.contains("secret"), "{link}");
+        let next: String =
+            page.value("document.querySelector('.header__pages a:nth-child(2)').getAttribute('href')").await;
+        assert_eq!(next, "./diagnose.html?lang=de");
+
+        // A later visit begins in it; an address that asks for another one wins.
+        page.open("").await;
+        assert_eq!(language(page).await, "de");
+        page.open_link(&format!("{}?lang=en", page.address)).await;
+        assert_eq!(language(page).await, "en");
+    });
+}
+
+#[test]
+fn what_was_pasted_outlives_the_language() {
+    tell("what_was_pasted_outlives_the_language", async |page| {
+        page.browser.driver.goto(format!("{}diagnose.html", page.address)).await.expect("the page opens");
+        page.until("the field is there", "document.querySelector('#message')").await;
+        page.paste("#message", MESSAGE).await;
+        page.paste("#config", "batch_size = 64\ngradient_accumulation_steps = 1\n").await;
+        let choose = "const list = document.querySelector('#language'); list.value = 'ja';
+                      list.dispatchEvent(new Event('change', { bubbles: true }))";
+        page.script(choose).await;
+        page.until("it is Japanese", "document.documentElement.lang === 'ja' && document.querySelector('#message')")
+            .await;
+        says(page, "[data-testid=agreement]", &LANGUAGES[2], text::AGREES_EXACTLY).await;
+        assert_eq!(page.value::<String>("document.querySelector('#message').value").await, MESSAGE);
+        page.open("").await;
+    });
+}
+
+#[test]
+fn no_language_makes_a_page_wider_than_its_window() {
+    tell("no_language_makes_a_page_wider_than_its_window", async |page| {
+        for size in [(360, 740), PHONE, (768, 1024), LAPTOP, (1920, 1080)] {
+            page.resize(size).await;
+            for spoken in &LANGUAGES {
+                page.open_link(&format!("{}?lang={}#{RUN}", page.address, spoken.code)).await;
+                let wide: i64 = page.value("document.documentElement.scrollWidth - innerWidth").await;
+                assert!(wide <= 0, "{} at {size:?}: {wide} too wide", spoken.code);
+                // The heads' controls stay within the window and apart.
+                let cut: Vec<String> = page
+                    .value(
+                        "[...document.querySelectorAll('.header a, .header select, .header fieldset, .verdict .button')]
+                           .filter((e) => e.offsetWidth > 0 && e.getBoundingClientRect().right > innerWidth + 1
+                             && !e.classList.contains('header__skip')).map((e) => e.textContent)",
+                    )
+                    .await;
+                assert!(cut.is_empty(), "{} at {size:?}: {cut:?}", spoken.code);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_card_for_forums_and_the_config_are_taken_along() {
+    tell("a_card_for_forums_and_the_config_are_taken_along", async |page| {
+        page.open(RUN).await;
+        page.click("#copy-card").await;
+        page.until("it is copied", "document.querySelector('#copy-card').textContent.includes('Copied')").await;
+        let card = page.clipboard().await;
+        let link = format!("({}#1&", page.address);
+        assert!(card.starts_with("**Does not fit: ") && card.contains("| best fix | `batch_size = 8, "), "{card}");
+        assert!(card.contains(&link), "{card}");
+
+        page.paste("#config", "# ä and #, 100 %\nbatch_size = 8\n").await;
+        page.script("addEventListener('click', (event) => { event.preventDefault(); window.got = event.target.closest('a').href })")
+            .await;
+        page.click("#download-config").await;
+        page.until("there is an address", "window.got").await;
+        assert_eq!(
+            page.promise("decodeURIComponent(window.got.split(',').slice(1).join(','))").await,
+            json!("# ä and #, 100 %\nbatch_size = 8\n")
+        );
+        let name: String = page.value("document.querySelector('#download-config').download").await;
+        assert_eq!(name, "config.py");
+    });
+}
