@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use crate::units::{human_size, pytorch_size};
 
-pub use table::Table;
+pub use table::{NOT_FETCHED, Table};
 
 include!(concat!(env!("OUT_DIR"), "/keys.rs"));
 

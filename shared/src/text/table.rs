@@ -4,6 +4,9 @@ use super::{DECIMAL_MARK, END, ITEM, Key, LIST_MARK, NESTED, NUMBER, THOUSANDS_M
 #[cfg(not(target_arch = "wasm32"))]
 use super::{LANGUAGES, Language, source};
 
+/// What stands for a text that was not fetched.
+pub const NOT_FETCHED: &str = "\u{fffd}";
+
 /// The texts of one language, by their keys.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -61,7 +64,11 @@ impl Table {
     }
 
     fn line(&self, index: usize) -> &str {
-        self.lines.get(index).map_or("", String::as_str)
+        match self.lines.get(index) {
+            Some(line) if !line.is_empty() => line,
+            // Of a page that did not fetch it: to be seen in a test, rather than to be missing in silence.
+            _ => NOT_FETCHED,
+        }
     }
 
     /// A text with its arguments.

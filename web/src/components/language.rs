@@ -25,7 +25,10 @@ pub fn LanguagePicker(
                 }
             }>
             {LANGUAGES.iter().map(|language| view! {
-                <option value=language.code lang=language.code selected=language.code == now>{language.name}</option>
+                <option value=language.code lang=language.code selected=language.code == now>
+                    // The code first: where there is little room it is all that shows.
+                    {format!("{}\u{2002}{}", language.code.to_ascii_uppercase(), language.name)}
+                </option>
             }).collect_view()}
         </select>
     }
