@@ -96,7 +96,7 @@ fn the_other_pages_speak_every_language_too() {
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
 
             // In somebody's page; a link with something unknown has its notice.
-            let framed = format!("?host=https%3A%2F%2Fdocs.example&lang={}#{RUN}&bogus=1", spoken.code);
+            let framed = format!("?host=https%3A%2F%2Fdocs.example&lang={}#{RUN}&a%20b=1", spoken.code);
             page.open_link(&format!("{}embed.html{framed}", page.address)).await;
             page.until("fixes are there", "document.querySelector('.fixes:not(.stale) [data-fix]')").await;
             page.until("the notice is there", "document.querySelector('#notice')").await;
