@@ -36,8 +36,16 @@ pub struct Advice {
     pub fixes: Vec<Fix>,
     /// The largest micro-batch that fits with everything else unchanged; `None` where not even one sequence does.
     pub largest_batch_size: Option<u64>,
-    /// The smallest card of the table on which the run fits unchanged, where no change makes it fit on its own.
+    /// The smallest card of the table on which the run fits unchanged, where no change that keeps the model makes it fit.
     pub smallest_card: Option<&'static Device>,
+}
+
+impl Advice {
+    /// Whether a fix suffices that leaves the model as it is.
+    #[must_use]
+    pub fn keeps_model(&self) -> bool {
+        self.fixes.iter().any(|fix| fix.fits && fix.effect() != Effect::ChangesModel)
+    }
 }
 
 /// Advice on a run that was planned from these settings and options.
@@ -49,7 +57,7 @@ pub fn advise(settings: &Settings, options: &Options, before: &Plan) -> Advice {
         return advice;
     }
     advice.fixes = adviser.fixes();
-    if !advice.fixes.iter().any(|fix| fix.fits) {
+    if !advice.keeps_model() {
         advice.smallest_card = adviser.smallest_card();
     }
     advice

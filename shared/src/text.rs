@@ -16,7 +16,13 @@ use crate::units::{human_size, pytorch_size};
 
 pub use table::{NOT_FETCHED, Table};
 
-include!(concat!(env!("OUT_DIR"), "/keys.rs"));
+#[allow(clippy::needless_pass_by_value, reason = "so that whoever says something writes no ampersands")]
+mod keys {
+    use super::{Argument, Key, Text};
+    include!(concat!(env!("OUT_DIR"), "/keys.rs"));
+}
+
+pub use keys::*;
 
 /// A text without arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use std::{
 };
 
 use headroom_shared::{
-    oom::{Diagnosis, Kind, Report, diagnose, shape},
+    nanogpt::Severity,
+    oom::{Diagnosis, Kind, diagnose, shape},
     text,
     units::human_size,
 };
@@ -53,6 +54,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let text = read_text(request.text.as_deref().unwrap_or(OsStr::new("-")))?;
     let sources = plan::sources(&request.given)?;
     let diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
+    // A config that was given and cannot be meant is told before anything is made of it; one in the text may be half there.
+    if let Some(resolved) = diagnosis.resolved.as_ref().filter(|_| !sources.is_empty()) {
+        let problems = plan::problems(resolved);
+        if resolved.request.is_none() || problems.iter().any(plan::stops_nanogpt) {
+            let errors = plan::findings(resolved, |severity| severity == Severity::Error);
+            print::note(&(plan::said(&problems, resolved) + &errors));
+            return Ok(Exit::Usage);
+        }
+    }
     if request.json {
         let json = serde_json::to_string_pretty(&diagnosis.json(text::english())).map_err(plan::Error::from)?;
         print::data(&(json + "\n"))?;
@@ -109,12 +119,12 @@ fn decoded(bytes: &[u8]) -> String {
 
 fn report(diagnosis: &Diagnosis, style: &Style) -> String {
     let mut parts = vec![style.wrapped(&diagnosis.explanation.text.to_string(), 0)];
-    parts.extend(other_messages(&diagnosis.report, style));
+    parts.extend(other_messages(diagnosis, style));
     parts.extend(matches(diagnosis, style));
     parts.extend(arithmetic(diagnosis, style));
     match &diagnosis.explanation.plan {
         Some(plan) => parts.extend(fixes::fixes(plan, &diagnosis.advice, style)),
-        None if diagnosis.report.first.as_ref().is_some_and(|message| message.kind == Kind::Pytorch) => {
+        None if diagnosis.message().is_some_and(|message| message.kind == Kind::Pytorch) => {
             parts.push(style.wrapped("With the config (--config CONFIG.py --key=value …) Headroom says which tensor it was, and what to change.", 0));
         }
         None => {}
@@ -122,12 +132,16 @@ fn report(diagnosis: &Diagnosis, style: &Style) -> String {
     parts.join("\n")
 }
 
-fn other_messages(report: &Report, style: &Style) -> Option<String> {
+fn other_messages(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
+    let report = &diagnosis.report;
     let (first, last) = (report.first.as_ref()?, report.last.as_ref()?);
     (report.n_messages > 1).then(|| {
         let text = format!(
-            "{} messages: this is the first, on line {}; the last is on line {}.",
-            report.n_messages, first.line, last.line
+            "{} messages: this is the {}; the first is on line {}, the last on line {}.",
+            report.n_messages,
+            if diagnosis.explains_last { "last, as it agrees with the config" } else { "first" },
+            first.line,
+            last.line
         );
         style.wrapped(&text, 0)
     })

@@ -22,7 +22,7 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
     for (index, fix) in enough.iter().take(MAX_FIXES).enumerate() {
         text.push_str(&enough_row(index + 1, fix, plan, style));
     }
-    if enough.is_empty() {
+    if !advice.keeps_model() {
         let card = advice.smallest_card.map_or_else(
             || "No change makes it fit on this card, and it fits on none of the table as it is.".to_owned(),
             |card| format!("No change makes it fit on this card. The smallest one it fits on as it is: {}.", card.name),

@@ -192,7 +192,7 @@ pub fn problems(resolved: &Resolved) -> Vec<Problem> {
 }
 
 /// Whether nanoGPT would stop at an argument. In a file the rest is still of use, and what was used instead is said.
-fn stops_nanogpt(problem: &Problem) -> bool {
+pub fn stops_nanogpt(problem: &Problem) -> bool {
     problem.severity == Severity::Error && problem.line == 0
 }
 

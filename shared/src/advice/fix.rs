@@ -162,7 +162,7 @@ impl Fix {
     pub fn note(&self) -> Text {
         let mut reasons = self.kinds.iter().map(|kind| Text::from(kind.reason()));
         let first = reasons.next().unwrap_or_else(|| text::verbatim(""));
-        reasons.fold(first, |all, reason| text::and_also(all, reason))
+        reasons.fold(first, text::and_also)
     }
 
     /// What is left or still lacking, and why.

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Kind, Message, Note, Report, Size,
+    Kind, Message, Note, Size,
     guess::{Guess, guesses},
 };
 use crate::{
@@ -92,8 +92,14 @@ impl Arithmetic {
         let process = process.or(own);
         let (requested, allocated) = (bytes(message.requested), bytes(message.allocated));
         let inside = process.or(reserved);
+        // Three rounded figures: what they differ by within their last digits is nobody's.
+        let noise = [message.total, message.free, message.process.or(message.reserved)];
+        let noise: u64 = noise.into_iter().flatten().map(|size| size.resolution_bytes).sum::<u64>() / 2;
         let others = match (total, free, inside) {
-            (Some(total), Some(free), Some(inside)) => Some(total.saturating_sub(free).saturating_sub(inside)),
+            (Some(total), Some(free), Some(inside)) => {
+                let others = total.saturating_sub(free).saturating_sub(inside);
+                Some(if others > noise { others } else { 0 })
+            }
             _ => None,
         };
         let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a.saturating_sub(b));
@@ -125,11 +131,11 @@ pub struct Explanation {
     pub plan: Option<Plan>,
 }
 
-/// Explains the first message of a report; `asked` is the run, where a config is known, on the card as
+/// Explains a message; `asked` is the run, where a config is known, on the card as
 /// the message has it.
 #[must_use]
-pub fn explain(report: &Report, asked: Option<Request>) -> Explanation {
-    let Some(message) = &report.first else {
+pub fn explain(message: Option<&Message>, asked: Option<Request>) -> Explanation {
+    let Some(message) = message else {
         return without_plan(vec![], text::NO_OOM.into(), Arithmetic::default());
     };
     let arithmetic = Arithmetic::of(message);

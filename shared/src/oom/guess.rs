@@ -40,7 +40,7 @@ impl Guess {
     pub(super) fn text(&self) -> Text {
         let tensor = text::tensor(self.name.clone(), shape(&self.shape), self.dtype.name());
         let batch = |(b, t): &(u64, u64)| text::verbatim(format!("{b} x {t}"));
-        let batches = self.batches.iter().take(4).map(batch).reduce(|all, batch| text::or(all, batch));
+        let batches = self.batches.iter().take(4).map(batch).reduce(text::or);
         match batches {
             Some(batches) => text::of_batches(tensor, batches),
             None => tensor,

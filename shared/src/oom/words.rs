@@ -7,8 +7,9 @@ use super::{
     message::NotOom,
 };
 use crate::{
-    memory::program::Phase,
+    memory::{message::TorchVersion, program::Phase},
     plan::Plan,
+    session::Options,
     text::{self, Key, Part, Text},
 };
 
@@ -122,6 +123,38 @@ const fn not_oom(what: Option<NotOom>) -> Key {
         Some(NotOom::ChildFailed) => text::CHILD_FAILED,
         Some(NotOom::Warning) => text::WARNING,
         Some(NotOom::OnlyMentioned) | None => text::ONLY_MENTIONED,
+    }
+}
+
+/// What the message's figures tell beside the tensor.
+pub(super) fn add_circumstances(explanation: &mut Explanation, message: Option<&Message>, options: &Options) {
+    let Some(message) = message else { return };
+    let Some(requested) = message.requested else { return };
+    let sums = explanation.arithmetic;
+    let asked = text::printed_size(requested.bytes);
+    let mut add = |more: Text| explanation.text = text::two_sentences(explanation.text.clone(), more);
+    if message.kind != Kind::Pytorch {
+        if message.kind != Kind::NotOom {
+            add(text::asked_for(asked));
+        }
+        return;
+    }
+    if let (Some(allowed), Some(total)) = (message.allowed, message.total)
+        && allowed.bytes < total.bytes
+    {
+        add(text::limited_to(text::printed_size(allowed.bytes)));
+    } else if let Some(free) = sums.free.filter(|free| *free > requested.bytes) {
+        add(text::free_exceeds(text::printed_size(free), asked.clone()));
+    }
+    let in_use = message.process.or(message.allocated).map(|size| size.bytes);
+    let is_beyond = sums.total.is_some_and(|total| in_use.is_some_and(|in_use| in_use > total));
+    if is_beyond || message.notes.iter().any(|note| matches!(note, Note::Spilled | Note::Implausible)) {
+        add(text::BEYOND_CARD.into());
+    }
+    if let Some(unallocated) = sums.unallocated.filter(|bytes| *bytes > requested.bytes && !options.expandable_segments)
+    {
+        let torch = options.torch.parse().unwrap_or(TorchVersion::RECORDED);
+        add(text::fragmentation(text::printed_size(unallocated), asked, torch.allocator_variable()));
     }
 }
 

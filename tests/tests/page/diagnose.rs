@@ -30,7 +30,29 @@ fn a_message_is_pasted_explained_and_mended() {
         page.click("[data-fix=micro_batch] a").await;
         page.until("the calculator answers", "document.querySelector('#verdict[data-fits=true]')").await;
         let config: String = page.value("document.querySelector('#config').value").await;
-        assert!(config.contains("batch_size = 8\n"), "{config}");
+        // As it was pasted, comments and all, with what was changed and why.
+        assert!(config.starts_with("# mine\nbatch_size = 8  # too much"), "{config}");
+        assert!(config.contains("# headroom: fits"), "{config}");
+
+        // The way back has what was pasted.
+        page.script("history.back()").await;
+        page.until("the message is there again", "document.querySelector('#message')?.value.includes('6.14 GiB')")
+            .await;
+        assert_eq!(page.value::<String>("document.querySelector('#config').value").await, CONFIG);
+        page.open("").await;
+    });
+}
+
+#[test]
+fn a_config_that_cannot_be_meant_is_told_beside_the_message() {
+    tell("a_config_that_cannot_be_meant_is_told_beside_the_message", async |page| {
+        open(page).await;
+        page.paste("#message", MESSAGE).await;
+        page.paste("#config", "n_embd = 770\nfoo = bar(\n").await;
+        page.until("it is told", "document.querySelectorAll('[data-testid=problems] li').length === 2").await;
+        let told = page.text("[data-testid=problems]").await;
+        assert!(told.contains("770") && told.contains("2:10"), "{told}");
+        page.open("").await;
     });
 }
 

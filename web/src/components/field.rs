@@ -138,8 +138,8 @@ pub fn Choice(
                         on_choose.run(index);
                     }
                 }>
-                {choices.iter().enumerate().map(|(index, choice)| view! {
-                    <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{*choice}</option>
+                {choices.into_iter().enumerate().map(|(index, choice)| view! {
+                    <option value=index.to_string() selected=flag(move || chosen.get() == Some(index))>{choice}</option>
                 }).collect_view()}
             </select>
         </div>

@@ -17,7 +17,7 @@ use crate::{
         format,
         session::Session,
     },
-    text::{self, say, t},
+    text::{self, Key, say, t},
 };
 
 /// The page.
@@ -64,7 +64,7 @@ pub fn DiagnosePage() -> impl IntoView {
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::NAME) aria-live="polite">
                 {part(move || match answer.get() {
-                    Some(shown) => meaning(&shown).into_any(),
+                    Some(shown) => meaning(&shown, leave).into_any(),
                     None => view! { <p class="diagnose__empty">{t(text::NOTHING_PASTED)}</p> }.into_any(),
                 })}
             </section>
@@ -72,22 +72,27 @@ pub fn DiagnosePage() -> impl IntoView {
     }
 }
 
-fn meaning(shown: &Shown) -> impl IntoView + use<> {
+fn meaning(shown: &Shown, leave: Callback<()>) -> impl IntoView + use<> {
     let asks = wants_config(shown).then(|| view! { <p class="diagnose__hint">{t(text::CONFIG_SAYS_MORE)}</p> });
-    let several = (shown.n_messages > 1)
-        .then(|| view! { <p class="diagnose__hint">{say(&text::several_messages(shown.n_messages))}</p> });
+    let several = (!shown.several.is_empty()).then(|| view! { <p class="diagnose__hint">{shown.several.clone()}</p> });
+    let problems = (!shown.problems.is_empty()).then(|| {
+        let lines: Vec<_> = shown.problems.iter().map(|line| view! { <li>{line.clone()}</li> }).collect();
+        view! { <ul class="diagnose__problems" role="alert" data-testid="problems">{lines}</ul> }
+    });
     let agreement = (!shown.agreement.is_empty()).then(|| {
         view! { <p class="diagnose__agreement" data-testid="agreement">{shown.agreement}</p> }
     });
     let session = shown.session.clone();
-    let fixes = shown.fixes.clone().zip(shown.session.clone()).map(|(rows, session)| what_to_change(rows, &session));
+    let fixes =
+        shown.fixes.clone().zip(shown.session.clone()).map(|(rows, session)| what_to_change(rows, &session, leave));
     let open = session.map(|session| {
-        view! { <a class="button" data-testid="open-budget" href=format!("./{}#{}", browser::query(), session.fragment())>{t(text::OPEN_BUDGET)}</a> }
+        let class = "button";
+        view! { <span data-testid="open-budget">{budget_link(session, class, String::new(), text::OPEN_BUDGET, leave)}</span> }
     });
     view! {
         <div class="panel diagnose__meaning">
             <h1 class="diagnose__sentence" data-testid="explanation">{shown.sentence.clone()}</h1>
-            {agreement} {several} {asks} {open}
+            {problems} {agreement} {several} {asks} {open}
         </div>
         {bar(shown)}
         {candidates(&shown.candidates)}
@@ -156,15 +161,25 @@ fn candidates(found: &[Candidate]) -> Option<AnyView> {
     )
 }
 
+/// A link to the calculator with a run. Its config goes along as it is, with comments and order, and what was pasted here
+/// waits for the way back.
+fn budget_link(session: Session, class: &'static str, label: String, word: Key, leave: Callback<()>) -> AnyView {
+    let href = format!("./{}#{}", browser::query(), session.fragment());
+    let keep = move |_| {
+        browser::keep_text(&session.fragment(), &session.text);
+        leave.run(());
+    };
+    let label = (!label.is_empty()).then_some(label);
+    view! { <a class=class aria-label=label href=href on:click=keep>{t(word)}</a> }.into_any()
+}
+
 /// The fixes; each opens the calculator with itself applied.
-fn what_to_change(rows: Rows, session: &Session) -> impl IntoView + use<> {
+fn what_to_change(rows: Rows, session: &Session, leave: Callback<()>) -> impl IntoView + use<> {
     let row = |fix: Row| {
         let after = applied(session, &fix.changes, &say(&text::fix_why(session.options.gpu.as_str())));
-        let link = view! {
-            <a class="button" class:button--primary=fix.fits aria-label=apply_label(&fix)
-                href=format!("./{}#{}", browser::query(), after.fragment())>{t(text::APPLY)}</a>
-        };
-        item(fix, link.into_any())
+        let class = if fix.fits { "button button--primary" } else { "button" };
+        let link = budget_link(after, class, apply_label(&fix), text::APPLY, leave);
+        item(fix, link)
     };
     let lead = (!rows.lead.is_empty()).then(|| view! { <p class="fixes__lead">{rows.lead.clone()}</p> });
     let fixes: Vec<AnyView> = rows.fixes.into_iter().map(row).collect();

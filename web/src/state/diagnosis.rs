@@ -1,7 +1,7 @@
 //! What the page says of a pasted message.
 
 use headroom_shared::{
-    nanogpt::{Source, from_pasted_text},
+    nanogpt::{Severity, Source, from_pasted_text},
     oom::{Agreement, Diagnosis, Kind, Match, diagnose, shape},
     session::Options,
 };
@@ -44,8 +44,10 @@ pub struct Shown {
     pub agreement: &'static str,
     /// The message as it was found.
     pub message: String,
-    /// How many messages there are.
-    pub n_messages: usize,
+    /// How many messages there are, where there are several, and which this is.
+    pub several: String,
+    /// What is wrong with the config.
+    pub problems: Vec<String>,
     /// The card, from left to right.
     pub parts: Vec<Part>,
     /// The card in bytes, and what is asked for beyond what is free.
@@ -68,7 +70,7 @@ pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
     let given: Vec<Source> =
         if config.trim().is_empty() { vec![] } else { from_pasted_text(CONFIG_NAME, config).sources };
     let diagnosis = diagnose(pasted, &given, &Options::default(), false);
-    let message = diagnosis.report.first.as_ref();
+    let message = diagnosis.message();
     let explanation = &diagnosis.explanation;
     let session = session(&diagnosis, config);
     let fixes = match (&explanation.plan, &diagnosis.resolved) {
@@ -84,7 +86,12 @@ pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
             None => "",
         },
         message: message.map(|message| message.text.clone()).unwrap_or_default(),
-        n_messages: diagnosis.report.n_messages,
+        several: match diagnosis.report.n_messages {
+            0 | 1 => String::new(),
+            n if diagnosis.explains_last => say(&text::several_messages_last(n)),
+            n => say(&text::several_messages(n)),
+        },
+        problems: problems(&diagnosis),
         parts: parts(&diagnosis),
         card_bytes: explanation.arithmetic.total.unwrap_or(0),
         missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
@@ -99,6 +106,25 @@ pub fn wants_config(shown: &Shown) -> bool {
     shown.agreement.is_empty() && !shown.candidates.is_empty()
 }
 
+/// What is wrong with the config, where something is.
+fn problems(diagnosis: &Diagnosis) -> Vec<String> {
+    let Some(resolved) = &diagnosis.resolved else { return vec![] };
+    let of_text = resolved.settings.problems.as_slice().iter();
+    let of_text = of_text.filter(|problem| problem.severity == Severity::Error).map(|problem| {
+        let place =
+            if problem.line > 0 { format!("{}:{}", problem.line, problem.column) } else { problem.source.clone() };
+        format!("{place}: {}", say(&problem.message))
+    });
+    let of_run = resolved.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    of_text
+        .chain(of_run.map(|finding| format!("{}: {}", finding.key, say(&finding.message))))
+        .take(MAX_PROBLEMS)
+        .collect()
+}
+
+/// More than these nobody reads at once.
+const MAX_PROBLEMS: usize = 5;
+
 fn candidate(found: &Match) -> Candidate {
     Candidate {
         tensor: say(&text::tensor(found.tensor.clone(), shape(&found.shape), found.dtype.name())),
@@ -109,7 +135,7 @@ fn candidate(found: &Match) -> Candidate {
 
 fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
     let sums = &diagnosis.explanation.arithmetic;
-    if sums.total.is_none() || diagnosis.report.first.as_ref().is_none_or(|message| message.kind != Kind::Pytorch) {
+    if sums.total.is_none() || diagnosis.message().is_none_or(|message| message.kind != Kind::Pytorch) {
         return vec![];
     }
     let others = if sums.context.is_some() { t(text::OTHERS_BAND) } else { t(text::OTHERS_AND_CONTEXT) };

@@ -67,7 +67,9 @@ fn lead(advice: &Advice, fits: bool, larger: Option<u64>) -> String {
     match (fits, larger) {
         (true, Some(larger)) => say(&text::room_for(larger)),
         (true, None) => t(text::NO_ROOM_FOR_MORE).to_owned(),
-        (false, _) if advice.fixes.iter().any(|fix| fix.fits) => String::new(),
+        (false, _) if advice.keeps_model() => {
+            advice.largest_batch_size.map_or_else(String::new, |largest| say(&text::room_for(largest)))
+        }
         (false, _) => match advice.smallest_card {
             Some(card) => say(&text::nothing_fits_but(&*card.name)),
             None => t(text::NOTHING_FITS).to_owned(),

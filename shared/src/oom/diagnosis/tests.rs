@@ -143,3 +143,56 @@ proptest! {
         let _ = ask(&text, &config).json(text::english());
     }
 }
+
+fn asked(text: &str) -> Diagnosis {
+    diagnose(text, &[], &Options::default(), false)
+}
+
+#[test]
+fn a_config_is_found_beside_the_message() {
+    let config = "batch_size = 64\ngradient_accumulation_steps = 1\n";
+    let command = "$ python train.py --batch_size=64 --gradient_accumulation_steps=1\n";
+    for text in [
+        format!("{config}\n{BATCH_64}"),
+        format!("My config:\n```\n{config}```\nand the error:\n{BATCH_64}"),
+        format!("I ran\n{command}{BATCH_64}"),
+    ] {
+        let found = asked(&text);
+        assert_eq!(found.explanation.agreement, Some(Agreement::Exact), "{text}\n{}", found.explanation.text);
+    }
+    // A traceback's lines of code are nobody's config.
+    let traceback = format!("  File \"train.py\", line 3\n    batch_size = 64\n{BATCH_64}");
+    assert!(asked(&traceback).resolved.is_none());
+}
+
+#[test]
+fn the_last_message_is_explained_where_the_first_is_of_another_run() {
+    let first = BATCH_64.replace("allocate 6.14 GiB", "allocate 3.07 GiB");
+    let config =
+        [Source::File { name: "c.py".into(), text: "batch_size = 64\ngradient_accumulation_steps = 1\n".into() }];
+    let text = format!("{first}\nagain\n{BATCH_64}");
+    let found = diagnose(&text, &config, &Options::default(), false);
+    assert!(found.explains_last && found.explanation.agreement == Some(Agreement::Exact), "{}", found.explanation.text);
+    let text = format!("{BATCH_64}\nagain\n{first}");
+    assert!(!diagnose(&text, &config, &Options::default(), false).explains_last);
+}
+
+#[test]
+fn what_the_figures_tell_is_told() {
+    let message = |free: &str, process: &str, unallocated: &str| {
+        BATCH_64
+            .replace("2.68 GiB is free", &format!("{free} is free"))
+            .replace("7.04 GiB memory in use", &format!("{process} memory in use"))
+            .replace("73.00 MiB is reserved", &format!("{unallocated} is reserved"))
+    };
+    for (text, words) in [
+        (message("2.68 GiB", "7.04 GiB", "6.50 GiB"), "expandable_segments:True"),
+        (message("7.00 GiB", "4.00 GiB", "73.00 MiB"), "more than the 6.14 GiB asked for"),
+        (message("0 bytes", "17179869184.00 GiB", "73.00 MiB"), "WSL"),
+    ] {
+        let said = asked(&text).explanation.text.to_string();
+        assert!(said.contains(words), "{words} is not in: {said}");
+    }
+    let plain = asked(BATCH_64).explanation.text.to_string();
+    assert!(!plain.contains("expandable") && !plain.contains("WSL") && !plain.contains("are free"), "{plain}");
+}
