@@ -24,7 +24,7 @@ fn a_message_is_pasted_explained_and_mended() {
         page.paste("#config", CONFIG).await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
         assert_eq!(page.text("[data-testid=agreement]").await, "Agrees to the printed digit");
-        assert!(page.text("[data-testid=explanation]").await.contains("estimate_loss"));
+        assert!(page.text("[data-testid=explanation]").await.contains("It fails in evaluation"));
 
         // The calculator opens with the fix made.
         page.click("[data-fix=micro_batch] a").await;
