@@ -1,7 +1,7 @@
 //! What to change, for a person: what suffices, best first; what helps without sufficing; and the bounds.
 
 use headroom_shared::{
-    advice::{Advice, ByHand, Fix},
+    advice::{Advice, ByHand, Change, Fix},
     plan::Plan,
     units::human_size,
 };
@@ -61,12 +61,18 @@ fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {
     text
 }
 
-/// The fix as words of the command line, behind the variable it may need.
+/// The fix as train.py takes it; behind it what train.py has no key for, with the option that plans it, and the variable it
+/// may need.
 fn arguments(fix: &Fix, plan: &Plan) -> String {
-    let arguments: Vec<String> = fix.changes.iter().map(headroom_shared::advice::Change::argument).collect();
-    let mut text = arguments.join(" ");
-    for variable in fix.changes.iter().filter_map(|change| change.environment(plan.request.torch)) {
-        text.push_str(&format!("  ({variable})"));
+    let mut words = Vec::new();
+    for change in &fix.changes {
+        words.push(match change {
+            Change::Key(..) => change.argument(),
+            Change::Switch(switch) => match change.environment(plan.request.torch) {
+                Some(variable) => format!("{variable} (planned by {})", change.argument()),
+                None => format!("{} (planned by {})", switch.text(), change.argument()),
+            },
+        });
     }
-    text
+    words.join(" ")
 }

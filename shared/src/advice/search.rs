@@ -167,12 +167,12 @@ impl Adviser<'_> {
             }
             if let Some(found) = self.with_micro_batch(&moves) {
                 let (kinds, changes) = joined(&self.needed(found));
-                // No more than the micro-batch alone would be: then the rest is not worth it.
+                // No more than the micro-batch alone would be: then this is not worth it, and the next may be.
                 let size = micro_batch_size(&changes);
                 if alone.is_none() || size.is_none() || size > alone {
                     self.add(fixes, &kinds, changes);
+                    return;
                 }
-                return;
             }
         }
     }
