@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -171,6 +172,19 @@ fn missing_paths(markdown: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
 
 // The repository under the rules.
 
+/// Texts of the table that nothing says: each is a constant or a function of its name.
+fn texts_not_said(table: &str, sources: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: BTreeSet<&str> = sources.split(|c| !is_part(c)).collect();
+    let entries = table.lines().filter(|line| !line.starts_with(['#', '['])).filter_map(|line| line.split_once(" = "));
+    let names = entries.map(|(head, _)| match head.split_once('(') {
+        Some((name, _)) => name.to_owned(),
+        None => head.to_uppercase(),
+    });
+    // The first is said where no program runs yet.
+    names.filter(|name| name != "COULD_NOT_START" && !words.contains(&**name)).collect()
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the workspace")
 }
@@ -266,6 +280,20 @@ fn every_file_says_what_lives_in_it() {
 #[test]
 fn files_are_short() {
     tidy(sources(&[".rs", ".wgsl", ".cu", ".cuh", ".h", ".cpp"]).iter().flat_map(too_long));
+}
+
+#[test]
+fn every_text_is_said_somewhere() {
+    let table = fs::read_to_string(root().join("shared/text/en.txt")).expect("the table of texts");
+    let sources: String =
+        sources(&["rs"]).into_iter().filter(|file| !file.path.contains("text/tests")).map(|file| file.text).collect();
+    tidy(texts_not_said(&table, &sources).into_iter().map(|name| format!("shared/text/en.txt: nothing says {name}")));
+}
+
+#[test]
+fn must_find_a_text_that_nothing_says() {
+    let table = "[all]\nfits(left) = Fits: {left}\nname = Headroom\ngone = x\ngone_too(n) = {n}\n";
+    assert_eq!(texts_not_said(table, "text::fits(1); t(text::NAME); NOT_GONE gone"), ["GONE", "gone_too"]);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! The texts of every language, held against the English ones.
+
 use super::{source::entries, *};
 
 fn read(language: &Language) -> Vec<source::Entry<'static>> {
