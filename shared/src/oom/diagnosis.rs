@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::{Agreement, Arithmetic, Explanation, Message, Report, explain::card_of, explain::explain, read};
 use crate::{
     advice::{Advice, advise},
-    nanogpt::{PastedKind, Source, defaults, from_pasted_text},
+    nanogpt::{Pasted, PastedKind, Source, defaults, from_pasted_text},
     session::{Options, Resolved, resolve},
     text::Table,
 };
@@ -70,37 +70,78 @@ pub fn diagnose(text: &str, given: &[Source], options: &Options, names_gpu: bool
     Diagnosis { report, explanation, explains_last, advice, resolved, options }
 }
 
-/// What the text has of the run's config: what nanoGPT printed of it, a command, or lines of a config pasted along.
+/// What the text has of the run's config: what nanoGPT printed of it, a command, or lines of a config pasted along. A log is
+/// long and seldom has any of it, so what is not there must cost little.
 fn sources_in(text: &str, options: &mut Options) -> Vec<Source> {
-    let mut pasted = from_pasted_text("log", text);
-    if pasted.kind == PastedKind::Config {
-        let starts_run =
-            |line: &&str| line.contains("train.py") && (line.contains("python") || line.contains("torchrun"));
-        let command = text.lines().map(|line| line.trim_start_matches(['$', '>', ' '])).find(starts_run);
-        match command.map(|command| from_pasted_text("command", command)) {
-            Some(command) if command.kind == PastedKind::Command => pasted = command,
-            _ => return config_lines(text),
-        }
-    }
+    let printed = text.contains("Overriding").then(|| from_pasted_text("log", text));
+    let found = printed.filter(|pasted| pasted.kind == PastedKind::Log).or_else(|| command_in(text));
+    let Some(pasted) = found else { return config_lines(text) };
     if let Some(world_size) = pasted.world_size {
         options.world_size = world_size;
     }
     pasted.sources
 }
 
-/// Lines that set a key of nanoGPT, at their beginning: a traceback's own are indented.
-fn config_lines(text: &str) -> Vec<Source> {
-    let sets_key = |line: &&str| {
-        let (key, value) = line.split_once('=').unwrap_or_default();
-        defaults::find(key.trim_end()).is_some() && !key.starts_with(' ') && !value.starts_with('=')
-    };
-    let lines: Vec<&str> = text.lines().filter(sets_key).take(MAX_CONFIG_LINES).collect();
-    let file = Source::File { name: "config".to_owned(), text: lines.join("\n") + "\n" };
-    if lines.is_empty() { vec![] } else { vec![file] }
+/// The command that the text begins with, or that stands on a line of it.
+fn command_in(text: &str) -> Option<Pasted> {
+    let first = text.trim_start();
+    let starts = text.match_indices("train.py").take(MAX_COMMANDS).filter_map(|(at, _)| {
+        let start = line_start(text, at, MAX_LINE_BYTES)?;
+        let before = text.get(start..at)?;
+        let launch = before.trim_start_matches(['$', '>', ' ']);
+        (launch.starts_with("python") || launch.starts_with("torchrun")).then(|| at - launch.len())
+    });
+    let commands = std::iter::once(first).chain(starts.filter_map(|start| text.get(start..)));
+    commands.map(|text| from_pasted_text("command", beginning(text))).find(|found| found.kind == PastedKind::Command)
 }
 
-/// A config has a few dozen keys.
-const MAX_CONFIG_LINES: usize = 1000;
+/// Lines that set a key of nanoGPT, at their beginning: a traceback's own are indented.
+fn config_lines(text: &str) -> Vec<Source> {
+    let mut lines = String::new();
+    for (at, _) in text.match_indices('=').take(MAX_SIGNS) {
+        let Some(start) = line_start(text, at, MAX_KEY_BYTES) else { continue };
+        let key = text.get(start..at).unwrap_or_default();
+        if key.starts_with(' ') || defaults::find(key.trim_end()).is_none() || text[at..].starts_with("==") {
+            continue;
+        }
+        lines.push_str(beginning(&text[start..]).lines().next().unwrap_or_default());
+        lines.push('\n');
+        if lines.len() > MAX_CONFIG_BYTES {
+            break;
+        }
+    }
+    let is_none = lines.is_empty();
+    let file = Source::File { name: "config".to_owned(), text: lines };
+    if is_none { vec![] } else { vec![file] }
+}
+
+/// Commands that are looked at.
+const MAX_COMMANDS: usize = 1000;
+/// More than a config has; a text of nothing else is no config.
+const MAX_CONFIG_BYTES: usize = 64 * 1024;
+/// Equals signs that are looked at.
+const MAX_SIGNS: usize = 100_000;
+/// What may stand before a sign or a program's name on its line.
+const MAX_KEY_BYTES: usize = 64;
+const MAX_LINE_BYTES: usize = 1024;
+
+/// Where the line of a place begins, if that is near.
+fn line_start(text: &str, at: usize, bytes_max: usize) -> Option<usize> {
+    let from = at.saturating_sub(bytes_max);
+    match text.as_bytes()[from..at].iter().rposition(|byte| *byte == b'\n') {
+        Some(newline) => Some(from + newline + 1),
+        None => (from == 0).then_some(0),
+    }
+}
+
+/// As much of a text as a command may have.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(MAX_LINE_BYTES * 16);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 /// The card as the message found it: which it is, its memory, the others' share, and what this process has outside
 /// PyTorch.
