@@ -85,6 +85,11 @@ fn the_other_pages_speak_every_language_too() {
             let words = all_words(page).await;
             let left = english_left(&words, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
+            // With a run whose config has an error in it, and fixes.
+            page.paste("#config", "batch_size = 64\ngradient_accumulation_steps = 1\nfoo = bar(\n").await;
+            page.until("fixes are there", "document.querySelector('[data-fix] summary')").await;
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
             let size = Table::of(spoken).number("6.14 GiB");
             assert!(words.iter().any(|words| words.contains(&size)), "{}: {words:?}", spoken.code);
 
