@@ -143,7 +143,7 @@ async fn assert_separate_and_kept(page: &Page, tools: &str) {
         page.value::<String>("document.querySelector('#open').href").await
     })
     .await;
-    assert!(link.starts_with(&format!("{tools}#1&")) && link.contains("&batch_size=4&"), "{link}");
+    assert!(link.starts_with(&format!("{tools}?lang=en#1&")) && link.contains("&batch_size=4&"), "{link}");
     let unchanged: String =
         inside(page, "small", async || page.value("document.querySelector('#open').href").await).await;
     assert_eq!(unchanged, small, "an edit of one changes another");
@@ -345,11 +345,11 @@ fn messages_from_anyone_else_change_nothing() {
         assert!(console.iter().all(|line| line.contains("https://other.example")), "{console:?}");
 
         // The same words from the right window at the right origin do change both.
-        inside(page, "large", async || {
-            page.script("parent.postMessage({ headroom: 'height', value: 777 }, '*')").await
-        })
-        .await;
-        page.until("the frame's own word counts", &format!("{height} === 777")).await;
+        // Higher than it is: a lower frame scrolls, gets narrower by that, and has another height to tell.
+        let higher = before + 77;
+        let message = format!("parent.postMessage({{ headroom: 'height', value: {higher} }}, '*')");
+        inside(page, "large", async || page.script(&message).await).await;
+        page.until("the frame's own word counts", &format!("{height} === {higher}")).await;
         let frame = "document.getElementById('large').shadowRoot.querySelector('iframe').contentWindow";
         page.script(&format!("{frame}.postMessage({{ headroom: 'theme', value: 'dark' }}, '*')")).await;
         follows(page, "large", "dark").await;
