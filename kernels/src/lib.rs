@@ -1,6 +1,9 @@
 //! Everything that computes a GPT.
 //!
-//! For now only the first of the CPU references that define what is correct; WGSL and CUDA follow with the engine. It
-//! imports `headroom-shared` for shapes and names and nothing of ours besides.
+//! [`cpu`] is plain loops over slices and defines what is correct; every faster path, on whatever device, is a twin of
+//! it: the same names, the same argument order, compared with it in tests. Shapes and names come from the one table in
+//! `headroom_shared`. Files, threads' lifetimes and the training loop are the agent's.
 
 pub mod cpu;
+pub mod layout;
+pub mod rng;

@@ -1,28 +1,30 @@
 //! Layer normalisation, forward.
 
+use super::Real;
+
 /// What is added to the variance before its root is taken: PyTorch's default.
 pub const EPS: f32 = 1e-5;
 
 /// The statistics and the result of one call, as slices the caller owns.
 #[derive(Debug)]
-pub struct Output<'a> {
+pub struct Output<'a, F> {
     /// The normalised rows, (B, T, C).
-    pub out: &'a mut [f32],
+    pub out: &'a mut [F],
     /// Each row's mean, (B, T); kept for backward.
-    pub mean: &'a mut [f32],
+    pub mean: &'a mut [F],
     /// Each row's inverse standard deviation, (B, T); kept for backward.
-    pub rstd: &'a mut [f32],
+    pub rstd: &'a mut [F],
 }
 
 /// Normalises each token's channels, then scales and shifts them.
 ///
 /// Shapes: `inp` (B, T, C), `weight` (C), `bias` (C) or none → `out` (B, T, C); `mean`, `rstd` (B, T) kept for backward.
-/// Numerics: f32 throughout, biased variance, eps 1e-5 inside the root.
+/// Numerics: biased variance, eps 1e-5 inside the root.
 /// Source: arXiv:1607.06450; matches `torch.nn.LayerNorm`.
 ///
 /// # Panics
 /// A slice length disagrees with the others (a caller's bug, not input).
-pub fn layernorm_forward(output: Output<'_>, inp: &[f32], weight: &[f32], bias: Option<&[f32]>) {
+pub fn layernorm_forward<F: Real>(output: Output<'_, F>, inp: &[F], weight: &[F], bias: Option<&[F]>) {
     let Output { out, mean, rstd } = output;
     let c = weight.len();
     assert!(c > 0, "layernorm_forward needs at least one channel");
@@ -32,11 +34,11 @@ pub fn layernorm_forward(output: Output<'_>, inp: &[f32], weight: &[f32], bias: 
     assert!(bias.is_none_or(|bias| bias.len() == c), "bias is (C)");
     let rows = inp.chunks_exact(c).zip(out.chunks_exact_mut(c)).zip(mean.iter_mut().zip(rstd));
     for ((inp, out), (mean, rstd)) in rows {
-        let m = inp.iter().sum::<f32>() / c as f32;
-        let variance = inp.iter().map(|x| (x - m) * (x - m)).sum::<f32>() / c as f32;
-        let r = 1.0 / (variance + EPS).sqrt();
-        for (i, (out, x)) in out.iter_mut().zip(inp).enumerate() {
-            *out = (x - m) * r * weight[i] + bias.map_or(0.0, |bias| bias[i]);
+        let m = inp.iter().copied().sum::<F>() / F::count(c);
+        let variance = inp.iter().map(|&x| (x - m) * (x - m)).sum::<F>() / F::count(c);
+        let r = F::one() / (variance + F::of(f64::from(EPS))).sqrt();
+        for (i, (out, &x)) in out.iter_mut().zip(inp).enumerate() {
+            *out = (x - m) * r * weight[i] + bias.map_or(F::zero(), |bias| bias[i]);
         }
         *mean = m;
         *rstd = r;

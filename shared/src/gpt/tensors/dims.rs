@@ -1,6 +1,7 @@
 //! What shapes are made of: the dimensions of a run as symbols, and their values.
 
-use crate::dtype::Dtype;
+use super::parameters;
+use crate::{dtype::Dtype, gpt::GptConfig};
 
 /// A dimension of a shape, as a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +158,25 @@ fn fused_chunk_tokens(tokens: u128, v: u128, c: u128) -> u128 {
 }
 
 impl Dims {
+    /// The dimensions of a model computed in float32 where no card has a say: on the CPU, or by kernels of ours, for `b`
+    /// sequences of `block_size`.
+    #[must_use]
+    pub fn without_card(config: &GptConfig, b: u64) -> Self {
+        Self {
+            b,
+            t: config.block_size(),
+            c: config.n_embd(),
+            h: config.n_head(),
+            v: config.vocab_size(),
+            compute: Dtype::Float32,
+            cublas_workspace_bytes: 0,
+            n_parameter_tensors: parameters(config).len() as u64,
+            n_parameters: config.n_parameters().unwrap_or(u64::MAX),
+            n_layer: config.n_layer(),
+            resident_threads: ResidentThreads { sm_count: 1, threads_per_sm: 1 },
+        }
+    }
+
     pub(super) fn get(&self, dim: Dim) -> u128 {
         let [b, t, c, h, v] = [self.b, self.t, self.c, self.h, self.v].map(u128::from);
         let d = c / h.max(1);

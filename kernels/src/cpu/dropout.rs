@@ -1,0 +1,72 @@
+//! Dropout whose mask is a function of a key and an element's index, so that backward needs no mask in memory and no
+//! result depends on who computed which part.
+
+use super::Real;
+use crate::rng::hash;
+
+/// Which elements one dropout drops, and by how much it scales the rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// An element whose hash is below is dropped.
+    threshold: u32,
+    /// 1 / (1 - p).
+    scale: f32,
+    key: u32,
+}
+
+impl Dropout {
+    /// A dropout of probability `p`, 0 to below 1; `key` tells this one from every other. None where nothing is dropped.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "p is below 1, so is its share of 2^32"
+    )]
+    pub fn new(p: f64, key: u32) -> Option<Self> {
+        (p > 0.0).then(|| Self { threshold: (p * 4_294_967_296.0) as u32, scale: (1.0 / (1.0 - p)) as f32, key })
+    }
+
+    /// What element `index` is multiplied with: 0 or 1 / (1 - p).
+    #[must_use]
+    #[inline(always)]
+    pub fn factor(&self, index: u32) -> f32 {
+        if hash(self.key, index) < self.threshold { 0.0 } else { self.scale }
+    }
+}
+
+/// Multiplies each element with its factor; forward and, on the gradient, backward alike.
+///
+/// # Panics
+/// More than 2^32 elements.
+pub fn dropout<F: Real>(inout: &mut [F], dropout: Dropout) {
+    for (x, index) in inout.iter_mut().zip(0_u32..) {
+        *x *= F::of(f64::from(dropout.factor(index)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_its_share_and_keeps_the_mean() {
+        let mut x = vec![1.0_f64; 1 << 16];
+        dropout(&mut x, Dropout::new(0.2, 7).expect("p is above 0"));
+        let dropped = x.iter().filter(|&&x| x == 0.0).count() as f64 / x.len() as f64;
+        let mean = x.iter().sum::<f64>() / x.len() as f64;
+        assert!((dropped - 0.2).abs() < 0.01, "{dropped}");
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn keys_drop_differently() {
+        let [a, b] = [1, 2].map(|key| Dropout::new(0.5, key).expect("p is above 0"));
+        let same = (0..4096).filter(|&i| a.factor(i) == b.factor(i)).count();
+        assert!((1900..2200).contains(&same), "{same} of 4096 agree");
+    }
+
+    #[test]
+    fn no_dropout_is_none() {
+        assert_eq!(Dropout::new(0.0, 1), None);
+    }
+}
