@@ -7,3 +7,4 @@
 pub mod cpu;
 pub mod layout;
 pub mod rng;
+pub mod sampling;

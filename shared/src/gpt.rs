@@ -1,5 +1,6 @@
 //! The shape of a GPT, validated once, under nanoGPT's names.
 
+pub mod buffers;
 pub mod presets;
 pub mod tensors;
 

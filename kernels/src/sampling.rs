@@ -1,0 +1,112 @@
+//! Which token comes next: the choice every backend makes alike.
+//!
+//! A choice is the largest of logit / temperature + noise among the tokens kept, the noise being a standard Gumbel
+//! variable that is a function of seed, draw and token (arXiv:1611.01144 has the trick): that is a draw from the
+//! softmax, needs one reduction and no sum over the vocabulary, and the same seed chooses the same token on every
+//! device unless two candidates are as near as its rounding.
+
+use crate::rng::{hash, split_mix};
+
+/// How tokens are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// What logits are divided by; 0 takes the likeliest token.
+    pub temperature: f32,
+    /// Tokens kept, the likeliest; those as likely as the last stay as well, as in nanoGPT. 0 keeps all.
+    pub top_k: u32,
+    /// The seed of the whole text.
+    pub seed: u64,
+}
+
+impl Sampling {
+    /// The key of the noise of draw number `draw` of the text.
+    #[must_use]
+    pub fn key(&self, draw: u32) -> u32 {
+        (split_mix(split_mix(self.seed) ^ u64::from(draw)) >> 32) as u32
+    }
+}
+
+/// Standard Gumbel noise of a token: -ln(-ln(u)), with u from the upper 24 bits of its hash, never 0 or 1.
+#[must_use]
+pub fn gumbel(key: u32, token: u32) -> f32 {
+    let u = ((hash(key, token) >> 8) as f32 + 0.5) * (1.0 / 16_777_216.0);
+    -(-u.ln()).ln()
+}
+
+/// The `top_k`-th largest logit: what a token needs to be kept. Negative infinity where all are.
+#[must_use]
+pub fn top_k_threshold(logits: &[f32], top_k: u32, scratch: &mut Vec<f32>) -> f32 {
+    let k = top_k as usize;
+    if k == 0 || k >= logits.len() {
+        return f32::NEG_INFINITY;
+    }
+    scratch.clear();
+    scratch.extend_from_slice(logits);
+    *scratch.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
+}
+
+/// The next token. Of equals the one of the smaller number; a NaN is never chosen.
+///
+/// Shapes: `logits` (V). `scratch` is reused between calls.
+#[must_use]
+pub fn sample(logits: &[f32], sampling: &Sampling, draw: u32, scratch: &mut Vec<f32>) -> u32 {
+    let threshold = top_k_threshold(logits, sampling.top_k, scratch);
+    let key = sampling.key(draw);
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (&logit, token) in logits.iter().zip(0_u32..) {
+        let score = match sampling.temperature {
+            temperature if temperature > 0.0 => logit / temperature + gumbel(key, token),
+            _ => logit,
+        };
+        if logit >= threshold && score > best.0 {
+            best = (score, token);
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frequencies(logits: &[f32], sampling: Sampling) -> Vec<f64> {
+        let mut counts = vec![0.0; logits.len()];
+        let mut scratch = Vec::new();
+        for draw in 0..40_000 {
+            counts[sample(logits, &sampling, draw, &mut scratch) as usize] += 1.0 / 40_000.0;
+        }
+        counts
+    }
+
+    #[track_caller]
+    fn check(got: &[f64], want: &[f64]) {
+        assert!(got.iter().zip(want).all(|(got, want)| (got - want).abs() < 0.01), "{got:?} instead of {want:?}");
+    }
+
+    #[test]
+    fn tokens_come_as_often_as_their_probability_says() {
+        let logits = [0.1_f32, 0.2, 0.3, 0.4].map(f32::ln);
+        check(&frequencies(&logits, Sampling { temperature: 1.0, top_k: 0, seed: 1 }), &[0.1, 0.2, 0.3, 0.4]);
+        let halved = Sampling { temperature: 0.5, top_k: 0, seed: 2 };
+        check(&frequencies(&logits, halved), &[1.0, 4.0, 9.0, 16.0].map(|x: f64| x / 30.0));
+        let two = Sampling { temperature: 1.0, top_k: 2, seed: 3 };
+        check(&frequencies(&logits, two), &[0.0, 0.0, 3.0 / 7.0, 4.0 / 7.0]);
+    }
+
+    #[test]
+    fn no_temperature_takes_the_likeliest_and_of_equals_the_first() {
+        let greedy = Sampling { temperature: 0.0, top_k: 0, seed: 1 };
+        assert_eq!(sample(&[1.0, 3.0, 3.0, f32::NAN], &greedy, 0, &mut Vec::new()), 1);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_text_and_another_another() {
+        let logits = [0.0; 64];
+        let text = |seed| {
+            let sampling = Sampling { temperature: 1.0, top_k: 0, seed };
+            (0..32).map(|draw| sample(&logits, &sampling, draw, &mut Vec::new())).collect::<Vec<_>>()
+        };
+        assert_eq!(text(1), text(1));
+        assert_ne!(text(1), text(2));
+    }
+}
