@@ -5,6 +5,8 @@
 //! `headroom_shared`. Files, threads' lifetimes and the training loop are the agent's.
 
 pub mod cpu;
+#[cfg(feature = "train")]
+pub mod fast;
 pub mod layout;
 pub mod rng;
 pub mod sampling;

@@ -34,6 +34,12 @@ impl Stream {
         Self { seed, name, position: 0 }
     }
 
+    /// The same stream with so many numbers drawn.
+    #[must_use]
+    pub const fn at(self, position: u64) -> Self {
+        Self { position, ..self }
+    }
+
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let at = self.position;
@@ -76,7 +82,7 @@ mod tests {
     fn a_stream_goes_on_from_its_position() {
         let mut whole = Stream::new(1337, 2);
         let first: Vec<_> = (0..10).map(|_| whole.next_u64()).collect();
-        let mut resumed = Stream { position: 5, ..Stream::new(1337, 2) };
+        let mut resumed = Stream::new(1337, 2).at(5);
         let rest: Vec<_> = (0..5).map(|_| resumed.next_u64()).collect();
         assert_eq!(first[5..], rest[..]);
     }

@@ -332,6 +332,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
             sm_count: u64::from(card.sm_count),
             threads_per_sm: threads_per_sm(card.compute_capability),
         },
+        threads: 1,
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
     let kernel = attention_kernel(config, train, card.compute_capability);

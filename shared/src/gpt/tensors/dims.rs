@@ -51,6 +51,11 @@ pub(super) enum Dim {
     /// Tokens a chunk of a chunked cross-entropy, and of a fused one.
     ChunkTokens,
     FusedTokens,
+    /// Tokens whose logits our own trainer holds at a time.
+    TrainerTokens,
+    /// Threads of our own trainer, and what each needs for attention.
+    Threads,
+    AttScratch,
 }
 
 /// What the shapes of one run's tensors are made of.
@@ -78,6 +83,8 @@ pub struct Dims {
     pub n_layer: u64,
     /// The card, as far as compiled reductions depend on it.
     pub resident_threads: ResidentThreads,
+    /// Threads that compute, where the CPU trains.
+    pub threads: u64,
 }
 
 /// Elements from one row to the next in a buffer of Inductor's own: rows longer than 1024 elements start at multiples
@@ -157,9 +164,25 @@ fn fused_chunk_tokens(tokens: u128, v: u128, c: u128) -> u128 {
     tokens.div_ceil(v.div_ceil(c.max(1)).max(1)).next_power_of_two().min(tokens)
 }
 
+/// Tokens whose logits our own trainer holds at a time: never all of them, and enough to keep a product busy.
+fn trainer_chunk_tokens(tokens: u64) -> u64 {
+    tokens.div_ceil(2).min(256)
+}
+
+/// Queries, and keys, of a block of our own attention. Blocks of keys are a multiple of those of queries, so that none
+/// starts behind one.
+pub const ATTENTION_BLOCK: [u64; 2] = [64, 256];
+
+/// Floats a thread of our own trainer needs for the attention of sequences of `t` tokens by heads of `d` channels: two
+/// blocks of scores, dq, dk and dv, and a number a token.
+fn attention_scratch(t: u128, d: u128) -> u128 {
+    let [q_block, k_block] = ATTENTION_BLOCK.map(|block| t.min(u128::from(block)));
+    2 * q_block * k_block + 3 * t * d + t
+}
+
 impl Dims {
-    /// The dimensions of a model computed in float32 where no card has a say: on the CPU, or by kernels of ours, for `b`
-    /// sequences of `block_size`.
+    /// The dimensions of a model computed in float32 where no card has a say: by kernels of ours, for `b` sequences of
+    /// `block_size`, on one thread.
     #[must_use]
     pub fn without_card(config: &GptConfig, b: u64) -> Self {
         Self {
@@ -174,6 +197,7 @@ impl Dims {
             n_parameters: config.n_parameters().unwrap_or(u64::MAX),
             n_layer: config.n_layer(),
             resident_threads: ResidentThreads { sm_count: 1, threads_per_sm: 1 },
+            threads: 1,
         }
     }
 
@@ -214,6 +238,9 @@ impl Dims {
             Dim::NElements => u128::from(self.n_parameters),
             Dim::ChunkTokens => (b * t).div_ceil(u128::from(CROSS_ENTROPY_CHUNKS)),
             Dim::FusedTokens => fused_chunk_tokens(b * t, v, c),
+            Dim::TrainerTokens => u128::from(trainer_chunk_tokens(self.b * self.t)),
+            Dim::Threads => u128::from(self.threads),
+            Dim::AttScratch => attention_scratch(t, d),
         }
     }
 }

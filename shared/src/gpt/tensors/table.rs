@@ -267,4 +267,8 @@ tensor_table! {
     // A fused linear and cross-entropy kernel: its forward makes the gradients.
     FusedLogits "logits of a fused chunk" LogitsAndLoss Intermediate compute [FusedTokens, V];
     FusedLosses "losses a token" LogitsAndLoss Intermediate f32 [BT];
+    // Our own trainer.
+    Tokens "tokens and targets" Input Run i32 [Two, BT];
+    TrainerLogits "logits of a chunk" LogitsAndLoss Scratch f32 [TrainerTokens, V];
+    AttScratch "attention blocks of each thread" Workspace Scratch f32 [Threads, AttScratch];
 }

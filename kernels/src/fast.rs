@@ -1,0 +1,25 @@
+//! Training on CPU threads: the reference's arithmetic, arranged for speed.
+//!
+//! Products are the `gemm` crate's, one piece a thread; what lies between them is fused where it is memory that costs.
+//! Every piece of work is cut by sizes and the number of threads alone, never by which thread was free, and sums are
+//! added in a fixed order: a run repeats bit for bit on as many threads of the same kind of machine. All memory is
+//! allocated by [`Trainer::new`], from the list that
+//! [`headroom_shared::gpt::buffers::cpu_training`] gives.
+
+mod adamw;
+mod arena;
+mod attention;
+mod classifier;
+mod columns;
+mod encoder;
+mod gelu;
+mod initial;
+mod math;
+mod norm;
+mod product;
+mod team;
+mod trainer;
+
+pub use product::gemm_rate;
+pub use team::Team;
+pub use trainer::{Micro, Trainer, TrainerError};

@@ -1,0 +1,255 @@
+//! Causal attention in blocks, with an online softmax: no (T, T) of anything, forward or backward.
+//!
+//! A task is one head of one sequence. Scores are made for [`Q_BLOCK`] queries and [`K_BLOCK`] keys at a time, in the
+//! thread's own scratch; backward makes them again from what forward kept (arXiv:2205.14135).
+
+use headroom_shared::gpt::tensors::ATTENTION_BLOCK;
+
+use super::{
+    math::{exp, max, sum, sum2, vectorized},
+    product::{Into, Mat, product_here},
+    team::{Disjoint, for_each, thread},
+};
+use crate::cpu::{Real, attention_forward::Heads};
+
+/// Queries of a block.
+#[expect(clippy::cast_possible_truncation, reason = "64")]
+const Q_BLOCK: usize = ATTENTION_BLOCK[0] as usize;
+
+/// Keys of a block.
+#[expect(clippy::cast_possible_truncation, reason = "256")]
+const K_BLOCK: usize = ATTENTION_BLOCK[1] as usize;
+
+/// The scratch of all threads, (threads, its length).
+#[derive(Debug)]
+pub struct Workspace<'a> {
+    /// All of it.
+    pub data: &'a mut [f32],
+    /// Threads that share it.
+    pub threads: usize,
+}
+
+impl<'a> Workspace<'a> {
+    fn shared(self) -> (Disjoint<'a>, usize) {
+        let len = self.data.len() / self.threads;
+        (Disjoint::new(self.data), len)
+    }
+}
+
+/// One thread's scratch, cut up.
+struct Scratch<'a> {
+    scores: &'a mut [f32],
+    dscores: &'a mut [f32],
+    dq: &'a mut [f32],
+    dk: &'a mut [f32],
+    dv: &'a mut [f32],
+    row: &'a mut [f32],
+}
+
+impl<'a> Scratch<'a> {
+    fn new(whole: &'a mut [f32], t: usize, hs: usize) -> Self {
+        let block = Q_BLOCK.min(t) * K_BLOCK.min(t);
+        let (scores, rest) = whole.split_at_mut(block);
+        let (dscores, rest) = rest.split_at_mut(block);
+        let (dq, rest) = rest.split_at_mut(t * hs);
+        let (dk, rest) = rest.split_at_mut(t * hs);
+        let (dv, row) = rest.split_at_mut(t * hs);
+        Self { scores, dscores, dq, dk, dv, row }
+    }
+}
+
+/// One head of one sequence in a (B, T, 3, NH, HS) tensor.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    qkv: &'a [f32],
+    start: usize,
+    heads: Heads,
+}
+
+impl<'a> Head<'a> {
+    fn new(qkv: &'a [f32], task: usize, heads: Heads) -> Self {
+        let Heads { t, c, nh, .. } = heads;
+        Self { qkv, start: task / nh * t * 3 * c + task % nh * heads.hs(), heads }
+    }
+
+    /// Rows `first` and after of queries (0), keys (1) or values (2).
+    fn rows(&self, which: usize, first: usize, rows: usize) -> Mat<'a> {
+        let c = self.heads.c;
+        Mat::strided(&self.qkv[self.start + (first * 3 + which) * c..], rows, self.heads.hs(), 3 * c)
+    }
+}
+
+/// Rows of one head in a (B, T, NH, HS) tensor.
+fn head_rows(data: &[f32], task: usize, heads: Heads, first: usize, rows: usize) -> Mat<'_> {
+    let Heads { t, c, nh, .. } = heads;
+    Mat::strided(&data[(task / nh * t + first) * c + task % nh * heads.hs()..], rows, heads.hs(), c)
+}
+
+/// Twin: `cpu/attention_forward.rs`.
+///
+/// Shapes: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T); `scratch` a row of the table's a thread.
+pub fn attention_forward(out: &mut [f32], lse: &mut [f32], qkv: &[f32], heads: Heads, scratch: Workspace<'_>) {
+    let Heads { t, c, nh, .. } = heads;
+    let hs = heads.hs();
+    let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
+    let (scratch, len) = scratch.shared();
+    let n_heads = qkv.len() / (3 * t * hs);
+    for_each(n_heads, |task| {
+        // SAFETY: each thread has its own scratch, each head its own row of lse.
+        let (scratch, lse) = unsafe { (scratch.part(thread() * len, len), lse.part(task * t, t)) };
+        let mut scratch = Scratch::new(scratch, t, hs);
+        let head = Head::new(qkv, task, heads);
+        for q0 in (0..t).step_by(Q_BLOCK) {
+            let bq = Q_BLOCK.min(t - q0);
+            forward_block(&mut scratch, &mut lse[q0..][..bq], head, task, q0);
+            vectorized(|| {
+                for (i, acc) in scratch.dq[..bq * hs].chunks_exact(hs).enumerate() {
+                    // SAFETY: this head's channels of this token are nobody else's.
+                    let out = unsafe { out.part((task / nh * t + q0 + i) * c + task % nh * hs, hs) };
+                    let scale = 1.0 / scratch.row[i];
+                    out.iter_mut().zip(acc).for_each(|(out, acc)| *out = acc * scale);
+                }
+            });
+        }
+    });
+}
+
+/// One block of queries against all its keys: unnormalised results in `dq`, their sums in `row`, and the logsumexp.
+fn forward_block(scratch: &mut Scratch<'_>, lse: &mut [f32], head: Head<'_>, task: usize, q0: usize) {
+    let heads = head.heads;
+    let (hs, bq) = (heads.hs(), lse.len());
+    let mut maxima = [f32::NEG_INFINITY; Q_BLOCK];
+    scratch.row[..bq].fill(0.0);
+    for k0 in (0..q0 + bq).step_by(K_BLOCK) {
+        let bk = K_BLOCK.min(q0 + bq - k0);
+        let (queries, keys) = (head.rows(0, q0, bq), head.rows(1, k0, bk));
+        product_here(scratch.scores, queries, keys.transposed(), Into::Fresh, f32::of(heads.scale()));
+        vectorized(|| {
+            for (i, scores) in scratch.scores[..bq * bk].chunks_exact_mut(bk).enumerate() {
+                let (seen, hidden) = scores.split_at_mut(bk.min(q0 + i + 1 - k0));
+                hidden.fill(0.0);
+                let largest = max(seen).max(maxima[i]);
+                let correction = exp(maxima[i] - largest);
+                seen.iter_mut().for_each(|score| *score = exp(*score - largest));
+                scratch.row[i] = scratch.row[i] * correction + sum(seen, |x| x);
+                maxima[i] = largest;
+                if k0 > 0 {
+                    scratch.dq[i * hs..][..hs].iter_mut().for_each(|acc| *acc *= correction);
+                }
+                if heads.dropout.is_some() {
+                    let row = task * heads.t + q0 + i;
+                    seen.iter_mut().enumerate().for_each(|(j, score)| *score *= heads.dropped(row, k0 + j));
+                }
+            }
+        });
+        let into = if k0 == 0 { Into::Fresh } else { Into::Sum };
+        product_here(scratch.dq, Mat::new(scratch.scores, bq, bk), head.rows(2, k0, bk), into, 1.0);
+    }
+    for (i, lse) in lse.iter_mut().enumerate() {
+        *lse = maxima[i] + scratch.row[i].ln();
+    }
+}
+
+/// What forward kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// (B, T, 3, NH, HS).
+    pub qkv: &'a [f32],
+    /// (B, T, NH, HS).
+    pub out: &'a [f32],
+    /// (B, NH, T).
+    pub lse: &'a [f32],
+}
+
+/// Writes the gradient of [`attention_forward`]. Twin: `cpu/attention_backward.rs`.
+///
+/// Shapes: `dout` (B, T, NH, HS) → `dqkv` (B, T, 3, NH, HS).
+pub fn attention_backward(dqkv: &mut [f32], dout: &[f32], saved: Saved<'_>, heads: Heads, scratch: Workspace<'_>) {
+    let Heads { t, c, nh, .. } = heads;
+    let hs = heads.hs();
+    let n_heads = saved.qkv.len() / (3 * t * hs);
+    let dqkv = Disjoint::new(dqkv);
+    let (scratch, len) = scratch.shared();
+    for_each(n_heads, |task| {
+        // SAFETY: each thread has its own scratch.
+        let scratch = unsafe { scratch.part(thread() * len, len) };
+        let mut scratch = Scratch::new(scratch, t, hs);
+        head_backward(&mut scratch, dout, saved, heads, task);
+        for (which, gradient) in [&*scratch.dq, &*scratch.dk, &*scratch.dv].into_iter().enumerate() {
+            for (token, gradient) in gradient.chunks_exact(hs).enumerate() {
+                let start = ((task / nh * t + token) * 3 + which) * c + task % nh * hs;
+                // SAFETY: this head's channels of this token are nobody else's.
+                unsafe { dqkv.part(start, hs) }.copy_from_slice(gradient);
+            }
+        }
+    });
+}
+
+/// dq, dk and dv of one head, in the scratch.
+fn head_backward(scratch: &mut Scratch<'_>, dout: &[f32], saved: Saved<'_>, heads: Heads, task: usize) {
+    let Heads { t, c, .. } = heads;
+    let hs = heads.hs();
+    let head = Head::new(saved.qkv, task, heads);
+    let (douts, outs) = (head_rows(dout, task, heads, 0, t), head_rows(saved.out, task, heads, 0, t));
+    vectorized(|| {
+        for (token, d) in scratch.row.iter_mut().enumerate() {
+            *d = sum2(&douts.data[token * c..][..hs], &outs.data[token * c..][..hs], |a, b| a * b);
+        }
+    });
+    for gradient in [&mut *scratch.dq, &mut *scratch.dk, &mut *scratch.dv] {
+        gradient.fill(0.0);
+    }
+    let scale = f32::of(heads.scale());
+    for k0 in (0..t).step_by(K_BLOCK) {
+        for q0 in (k0..t).step_by(Q_BLOCK) {
+            let bq = Q_BLOCK.min(t - q0);
+            let bk = K_BLOCK.min(q0 + bq - k0);
+            let (queries, keys, values) = (head.rows(0, q0, bq), head.rows(1, k0, bk), head.rows(2, k0, bk));
+            let dout = head_rows(dout, task, heads, q0, bq);
+            product_here(scratch.scores, queries, keys.transposed(), Into::Fresh, scale);
+            product_here(scratch.dscores, dout, values.transposed(), Into::Fresh, 1.0);
+            weights_and_gradients(scratch, saved.lse, heads, (task, q0, k0), (bq, bk), scale);
+            let (weights, dscores) = (Mat::new(scratch.scores, bq, bk), Mat::new(scratch.dscores, bq, bk));
+            product_here(&mut scratch.dv[k0 * hs..], weights.transposed(), dout, Into::Sum, 1.0);
+            product_here(&mut scratch.dq[q0 * hs..], dscores, keys, Into::Sum, 1.0);
+            product_here(&mut scratch.dk[k0 * hs..], dscores.transposed(), queries, Into::Sum, 1.0);
+        }
+    }
+}
+
+/// Makes a block's scores the weights that forward applied, and the weights' gradients those of the scores.
+fn weights_and_gradients(
+    scratch: &mut Scratch<'_>,
+    lse: &[f32],
+    heads: Heads,
+    (task, q0, k0): (usize, usize, usize),
+    (bq, bk): (usize, usize),
+    scale: f32,
+) {
+    vectorized(|| {
+        let rows = scratch.scores[..bq * bk].chunks_exact_mut(bk).zip(scratch.dscores[..bq * bk].chunks_exact_mut(bk));
+        for (i, (scores, dscores)) in rows.enumerate() {
+            let row = task * heads.t + q0 + i;
+            let (lse, d) = (lse[row], scratch.row[q0 + i]);
+            let seen = bk.min(q0 + i + 1 - k0);
+            let (seen_scores, hidden_scores) = scores.split_at_mut(seen);
+            let (seen_dscores, hidden_dscores) = dscores.split_at_mut(seen);
+            hidden_scores.fill(0.0);
+            hidden_dscores.fill(0.0);
+            let both = seen_scores.iter_mut().zip(seen_dscores);
+            if heads.dropout.is_none() {
+                for (score, dscore) in both {
+                    let weight = exp(*score - lse);
+                    *dscore = weight * (*dscore - d) * scale;
+                    *score = weight;
+                }
+            } else {
+                for (j, (score, dscore)) in both.enumerate() {
+                    let (weight, factor) = (exp(*score - lse), heads.dropped(row, k0 + j));
+                    *dscore = weight * (*dscore * factor - d) * scale;
+                    *score = weight * factor;
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,205 @@
+//! Matrix products, a piece a thread.
+
+use std::time::{Duration, Instant};
+
+use gemm::{Parallelism, gemm};
+
+use super::team::{Disjoint, Team, for_each, thread};
+
+/// A matrix in a slice: element (i, j) is at i * row + j * column.
+#[derive(Clone, Copy, Debug)]
+pub struct Mat<'a> {
+    /// Its elements, perhaps among others.
+    pub data: &'a [f32],
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// Elements from a row to the next.
+    pub row: usize,
+    /// Elements from a column to the next.
+    pub column: usize,
+}
+
+impl<'a> Mat<'a> {
+    /// Rows one after the other.
+    #[inline]
+    pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        Self { data, rows, cols, row: cols, column: 1 }
+    }
+
+    /// Rows of `cols` elements that start every `row` elements.
+    #[inline]
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, row: usize) -> Self {
+        Self { data, rows, cols, row, column: 1 }
+    }
+
+    /// Rows and columns change places.
+    #[inline]
+    pub fn transposed(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, row: self.column, column: self.row, ..self }
+    }
+
+    fn check(&self) {
+        let last = self.rows.saturating_sub(1) * self.row + self.cols.saturating_sub(1) * self.column;
+        assert!(self.rows == 0 || self.cols == 0 || last < self.data.len(), "a matrix lies in its slice");
+    }
+
+    fn rows_from(self, start: usize, rows: usize) -> Self {
+        Self { data: &self.data[start * self.row..], rows, ..self }
+    }
+}
+
+/// What becomes of what stood in the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Into {
+    /// It is written over.
+    Fresh,
+    /// The product is added to it.
+    Sum,
+}
+
+/// `dst` = scale * `lhs` x `rhs`, or that added to it; on the thread that asks.
+///
+/// Shapes: `lhs` (M, K), `rhs` (K, N) → `dst` (M, N), rows one after the other.
+///
+/// # Panics
+/// Shapes disagree, or a matrix leaves its slice.
+pub fn product_here(dst: &mut [f32], lhs: Mat<'_>, rhs: Mat<'_>, into: Into, scale: f32) {
+    let width = rhs.cols;
+    assert!(dst.len() >= lhs.rows * width, "the result has room");
+    // SAFETY: dst is (M, N) in one piece, checked above.
+    unsafe { raw(dst.as_mut_ptr(), width, lhs, rhs, into, scale) }
+}
+
+/// # Safety
+/// `dst` is the start of M rows of N elements that start every `row` elements, which nobody else uses meanwhile.
+unsafe fn raw(dst: *mut f32, row: usize, lhs: Mat<'_>, rhs: Mat<'_>, into: Into, scale: f32) {
+    lhs.check();
+    rhs.check();
+    let (m, k, n) = (lhs.rows, lhs.cols, rhs.cols);
+    assert_eq!(k, rhs.rows, "lhs is (M, K) and rhs (K, N)");
+    // SAFETY: both operands lie in their slices, checked above; dst by the caller's promise. Strides fit isize, as
+    // slices do.
+    unsafe {
+        gemm(
+            m,
+            n,
+            k,
+            dst,
+            1,
+            row.cast_signed(),
+            into == Into::Sum,
+            lhs.data.as_ptr(),
+            lhs.column.cast_signed(),
+            lhs.row.cast_signed(),
+            rhs.data.as_ptr(),
+            rhs.column.cast_signed(),
+            rhs.row.cast_signed(),
+            1.0,
+            scale,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+/// Below this many multiplications a product is one thread's: waking another would take longer.
+const WORTH_SHARING: usize = 1 << 17;
+
+/// Pieces start at multiples of this many rows or columns, a kernel's width.
+const GRAIN: usize = 32;
+
+/// [`product_here`] with the scale 1, cut among the team's threads along the longer side of the result.
+///
+/// # Panics
+/// As [`product_here`].
+pub fn product(threads: usize, dst: &mut [f32], lhs: Mat<'_>, rhs: Mat<'_>, into: Into) {
+    let (m, k, n) = (lhs.rows, lhs.cols, rhs.cols);
+    assert!(dst.len() >= m * n, "the result has room");
+    if threads == 1 || m * k * n < WORTH_SHARING {
+        return product_here(dst, lhs, rhs, into, 1.0);
+    }
+    let longer = m.max(n);
+    let piece = longer.div_ceil(threads).next_multiple_of(GRAIN);
+    let pieces = longer.div_ceil(piece);
+    let dst = Disjoint::new(dst);
+    for_each(pieces, |i| {
+        let start = i * piece;
+        let len = piece.min(longer - start);
+        let (lhs, rhs, at, reach) = if m >= n {
+            (lhs.rows_from(start, len), rhs, start * n, len * n)
+        } else {
+            (lhs, rhs.transposed().rows_from(start, len).transposed(), start, (m - 1) * n + len)
+        };
+        // SAFETY: pieces are rows or columns of their own; the slice handed out is only a start and a bound.
+        unsafe { raw(dst.start(at, reach), n, lhs, rhs, into, 1.0) };
+    });
+}
+
+/// How fast this machine multiplies large matrices on these threads, in operations a second: what a trainer is held
+/// against.
+///
+/// Shapes: (1024, 1024, 1024) a thread, for about `time`; the median of its rounds.
+#[must_use]
+pub fn gemm_rate(team: &Team, time: Duration) -> f64 {
+    const SIDE: usize = 1024;
+    let operand = vec![0.5_f32; SIDE * SIDE];
+    let mut results: Vec<Vec<f32>> = vec![vec![0.0; SIDE * SIDE]; team.threads()];
+    let mut seconds = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < time || seconds.len() < 3 {
+        let round = Instant::now();
+        team.install(|| {
+            let starts: Vec<_> = results.iter_mut().map(|result| Disjoint::new(result)).collect();
+            for_each(starts.len(), |i| {
+                debug_assert!(thread() < starts.len());
+                let (lhs, rhs) = (Mat::new(&operand, SIDE, SIDE), Mat::new(&operand, SIDE, SIDE).transposed());
+                // SAFETY: each result is used once.
+                product_here(unsafe { starts[i].part(0, SIDE * SIDE) }, lhs, rhs, Into::Fresh, 1.0);
+            });
+        });
+        seconds.push(round.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    2.0 * (SIDE * SIDE * SIDE * team.threads()) as f64 / seconds[seconds.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cpu::Real, rng::Stream};
+
+    fn naive(lhs: Mat<'_>, rhs: Mat<'_>) -> Vec<f32> {
+        let at = |mat: &Mat<'_>, i: usize, j: usize| mat.data[i * mat.row + j * mat.column];
+        (0..lhs.rows * rhs.cols)
+            .map(|ij| (0..lhs.cols).map(|k| at(&lhs, ij / rhs.cols, k) * at(&rhs, k, ij % rhs.cols)).sum())
+            .collect()
+    }
+
+    #[test]
+    fn pieces_make_the_whole_product() {
+        let mut stream = Stream::new(5, 5);
+        let team = Team::new(3).expect("threads");
+        for (m, k, n) in [(1, 1, 1), (7, 5, 3), (300, 64, 130), (67, 129, 500), (1, 200, 1000)] {
+            let mut random = |len: usize| (0..len).map(|_| f32::of(stream.normal())).collect::<Vec<_>>();
+            let (a, b) = (random(m * k), random(k * n));
+            for (lhs, rhs) in [
+                (Mat::new(&a, m, k), Mat::new(&b, k, n)),
+                (Mat::new(&a, k, m).transposed(), Mat::new(&b, n, k).transposed()),
+            ] {
+                let want = naive(lhs, rhs);
+                let mut got = vec![1.0; m * n];
+                team.install(|| product(3, &mut got, lhs, rhs, Into::Fresh));
+                let far =
+                    |got: &[f32], plus: f32| got.iter().zip(&want).any(|(got, want)| (got - want - plus).abs() >= 1e-3);
+                assert!(got.iter().all(|x| x.is_finite()) && !far(&got, 0.0), "({m}, {k}, {n})");
+                team.install(|| product(3, &mut got, lhs, rhs, Into::Sum));
+                assert!(got.iter().zip(&want).all(|(got, want)| (got - 2.0 * want).abs() < 1e-3), "({m}, {k}, {n})");
+                assert!(far(&got, 0.5), "the comparison can fail");
+            }
+        }
+    }
+}
