@@ -1,6 +1,6 @@
 //! Training on CPU threads: the reference's arithmetic, arranged for speed.
 //!
-//! Products are the `gemm` crate's, one piece a thread; what lies between them is fused where it is memory that costs.
+//! Products are the `gemm` crates's, one piece a thread; what lies between them is fused where it is memory that costs.
 //! Every piece of work is cut by sizes and the number of threads alone, never by which thread was free, and sums are
 //! added in a fixed order: a run repeats bit for bit on as many threads of the same kind of machine. All memory is
 //! allocated by [`Trainer::new`], from the list that

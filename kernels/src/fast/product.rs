@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gemm::{Parallelism, gemm};
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 
 use super::team::{Disjoint, Team, for_each, thread};
 
@@ -80,22 +81,22 @@ unsafe fn raw(dst: *mut f32, row: usize, lhs: Mat<'_>, rhs: Mat<'_>, into: Into,
     let (m, k, n) = (lhs.rows, lhs.cols, rhs.cols);
     assert_eq!(k, rhs.rows, "lhs is (M, K) and rhs (K, N)");
     // SAFETY: both operands lie in their slices, checked above; dst by the caller's promise. Strides fit isize, as
-    // slices do.
+    // slices do. Its kernels want columns one after the other, so that they are given the transposed product.
     unsafe {
-        gemm(
-            m,
+        get_gemm_fn()(
             n,
+            m,
             k,
             dst,
-            1,
             row.cast_signed(),
+            1,
             into == Into::Sum,
-            lhs.data.as_ptr(),
-            lhs.column.cast_signed(),
-            lhs.row.cast_signed(),
             rhs.data.as_ptr(),
-            rhs.column.cast_signed(),
             rhs.row.cast_signed(),
+            rhs.column.cast_signed(),
+            lhs.data.as_ptr(),
+            lhs.row.cast_signed(),
+            lhs.column.cast_signed(),
             1.0,
             scale,
             false,
