@@ -5,6 +5,7 @@
 
 mod cli;
 mod server;
+mod utf8;
 
 use std::process::ExitCode;
 
