@@ -4,6 +4,7 @@
 //! `headroom_shared`.
 
 mod cli;
+mod data;
 mod server;
 mod utf8;
 

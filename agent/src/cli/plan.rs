@@ -146,9 +146,7 @@ fn read_config(path: &OsStr) -> Result<Source, Error> {
     match String::from_utf8(bytes) {
         // As Python does with a byte order mark.
         Ok(text) => Ok(Source::File { name, text: text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text) }),
-        Err(error) => {
-            Err(Error::NotText(NotText::in_file(name, error.utf8_error().valid_up_to(), error.as_bytes())))
-        }
+        Err(error) => Err(Error::NotText(NotText::in_file(name, error.utf8_error().valid_up_to(), error.as_bytes()))),
     }
 }
 
