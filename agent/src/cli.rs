@@ -4,6 +4,7 @@
 //! reads is put together in memory and leaves by [`print`] alone.
 
 mod args;
+mod data;
 mod diagnose;
 mod fixes;
 mod gpus;
@@ -48,6 +49,9 @@ pub enum Error {
     /// `plan`.
     #[error(transparent)]
     Plan(#[from] plan::Error),
+    /// `data`.
+    #[error(transparent)]
+    Data(#[from] data::Error),
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
@@ -63,7 +67,7 @@ impl Error {
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Serve(_) => Exit::Failure,
+            Self::Data(_) | Self::Serve(_) => Exit::Failure,
         }
     }
 
@@ -71,6 +75,7 @@ impl Error {
         match self {
             Self::Usage(error) => error.hint(),
             Self::Plan(error) => error.hint(),
+            Self::Data(error) => error.hint(),
             Self::Serve(error) => error.hint(),
             Self::Print(_) => None,
         }
@@ -100,6 +105,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     match command.to_str() {
         Some("plan") => plan::run(args),
         Some("diagnose") => diagnose::run(args),
+        Some("data") => data::run(args),
         Some("serve") => serve::run(args),
         Some("gpus") => gpus::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
@@ -113,6 +119,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
     match topic.to_str() {
         Some("plan") => print_and_succeed(&plan::help()),
         Some("diagnose") => print_and_succeed(&diagnose::help()),
+        Some("data") => print_and_succeed(&data::help()),
         Some("serve") => print_and_succeed(&serve::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         _ => Err(unknown_command(&topic)),
@@ -139,6 +146,7 @@ Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
   gpus      List the cards that are known
+  data      Make training data of a text, as nanoGPT reads it
   serve     Serve the page on this machine
 
   help COMMAND, or COMMAND --help   Say more of a command

@@ -4,7 +4,9 @@
 //! `headroom_shared`.
 
 mod cli;
+mod data;
 mod server;
+mod utf8;
 
 use std::process::ExitCode;
 

@@ -64,6 +64,7 @@ fn help() {
     assert_snapshot!("help_plan", text(&run(&["plan", "--help"]).stdout));
     assert_snapshot!("help_diagnose", text(&run(&["diagnose", "--help"]).stdout));
     assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
+    assert_snapshot!("help_data", text(&run(&["data", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -77,6 +78,8 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["help", "diagnose"], &["diagnose", "--help"]),
         (&["help", "serve"], &["serve", "-h"]),
         (&["help", "gpus"], &["gpus", "--help"]),
+        (&["help", "data"], &["data", "--help"]),
+        (&["data", "-h"], &["data", "prepare", "--help"]),
     ] {
         assert_eq!(exits(args, 0).stdout, exits(same, 0).stdout, "{args:?}");
     }
@@ -91,7 +94,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["train", "sample", "watch", "runs", "token", "bench", "doctor", "data"] {
+    for command in ["train", "sample", "watch", "runs", "token", "bench", "doctor"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),
@@ -267,6 +270,8 @@ fn exit_statuses() {
         (vec!["gpus", "--jso"], 2),
         (vec!["serve", "--listen=8420"], 2),
         (vec!["serve", "page"], 2),
+        (vec!["data"], 2),
+        (vec!["data", "prepares"], 2),
     ] {
         exits(&args, status);
     }

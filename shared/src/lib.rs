@@ -16,5 +16,6 @@ pub mod oom;
 pub mod plan;
 pub mod session;
 pub mod text;
+pub mod tokenizer;
 pub mod train_config;
 pub mod units;

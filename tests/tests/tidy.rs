@@ -28,6 +28,7 @@ const KEPT_APART: &[(&str, &[&str], &[&str])] = &[
     ("wgpu", &["kernels", "web/demo"], &["kernels/src/wgpu", "kernels/tests/", "kernels/benches/", "web/demo/"]),
     ("cudarc", &["kernels"], &["kernels/src/cuda", "kernels/tests/", "kernels/benches/"]),
     ("rusqlite", &["agent"], &["agent/src/store", "agent/tests/"]),
+    ("tiktoken-rs", &["agent"], &["agent/src/data/tokenizer.rs"]),
     ("libfuzzer-sys", &["fuzz"], &["fuzz/"]),
     ("nvml-wrapper", &["agent"], &["agent/src/telemetry", "agent/tests/"]),
 ];

@@ -88,6 +88,14 @@ pub enum UsageError {
         /// As given.
         word: String,
     },
+    /// A word or an option that has to be there.
+    #[error("{command} needs {what}")]
+    Missing {
+        /// The command.
+        command: &'static str,
+        /// What it needs, as it is written.
+        what: &'static str,
+    },
     /// An option without its value.
     #[error("--{name} needs a value")]
     MissingValue {
@@ -129,9 +137,9 @@ impl UsageError {
         match self {
             Self::UnknownCommand { .. } => Some("`headroom help` lists the commands".to_owned()),
             Self::UnknownOption { near: Some(near), .. } => Some(format!("did you mean {near}?")),
-            Self::UnknownOption { command, .. } | Self::UnexpectedWord { command, .. } => {
-                Some(format!("`headroom {command} --help` lists what it takes"))
-            }
+            Self::UnknownOption { command, .. }
+            | Self::UnexpectedWord { command, .. }
+            | Self::Missing { command, .. } => Some(format!("`headroom {command} --help` lists what it takes")),
             Self::MissingValue { name, value } => Some(format!("--{name} {value}")),
             Self::UnexpectedValue { name } => Some(format!("write --{name}, or leave it out")),
             Self::BadValue { name, meant: Some(meant), .. } => Some(format!("did you mean --{name} {meant}?")),

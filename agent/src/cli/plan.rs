@@ -28,6 +28,7 @@ use super::{
     print,
     style::Style,
 };
+use crate::utf8::NotText;
 pub use options::help;
 use options::{EVAL_BATCH_SIZE, FLAGS, Given, Request, take_word};
 
@@ -46,19 +47,8 @@ pub enum Error {
         error: io::Error,
     },
     /// A config file that Python would not read either.
-    #[error("{name}:{line}:{column}: this is not UTF-8 text (byte 0x{byte:02X}), and Python stops here")]
-    NotText {
-        /// As given.
-        name: String,
-        /// Line of the first byte that is none, from 1.
-        line: usize,
-        /// Its column in characters, from 1.
-        column: usize,
-        /// That byte.
-        byte: u8,
-        /// Whether the file starts as UTF-16 does.
-        is_utf16: bool,
-    },
+    #[error("{0}, and Python stops here")]
+    NotText(NotText),
     /// More than is read, and far more than a command line of nanoGPT has.
     #[error("{count} config files and settings; at most {MAX_SOURCES} are read")]
     TooMany {
@@ -80,10 +70,7 @@ impl Error {
             Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 Some("paths start from the folder you are in; a setting is written --key=value".to_owned())
             }
-            Self::NotText { is_utf16: true, .. } => {
-                Some("it looks like UTF-16, as PowerShell's `>` writes it; save it as UTF-8".to_owned())
-            }
-            Self::NotText { .. } => Some("save the file as UTF-8, or write that character anew".to_owned()),
+            Self::NotText(error) => Some(error.hint()),
             Self::Plan(_) => Some("is a number in the config larger than meant?".to_owned()),
             _ => None,
         }
@@ -159,20 +146,7 @@ fn read_config(path: &OsStr) -> Result<Source, Error> {
     match String::from_utf8(bytes) {
         // As Python does with a byte order mark.
         Ok(text) => Ok(Source::File { name, text: text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text) }),
-        Err(error) => Err(not_text(name, error.utf8_error().valid_up_to(), error.as_bytes())),
-    }
-}
-
-/// Says where the first byte stands that is not UTF-8.
-fn not_text(name: String, at: usize, bytes: &[u8]) -> Error {
-    let before = String::from_utf8_lossy(&bytes[..at]).replace("\r\n", "\n").replace('\r', "\n");
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Error::NotText {
-        name,
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
-        byte: bytes.get(at).copied().unwrap_or_default(),
-        is_utf16: bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]),
+        Err(error) => Err(Error::NotText(NotText::in_file(name, error.utf8_error().valid_up_to(), error.as_bytes()))),
     }
 }
 
@@ -232,23 +206,4 @@ fn option_or_key(key: &str) -> String {
     let option = key.replace('_', "-");
     let is_option = FLAGS.iter().any(|flag| flag.name == option);
     if is_option { format!("--{option}") } else { key.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_byte_that_is_no_text_has_a_place() {
-        for (bytes, place) in [
-            (&b"\xFF"[..], "1:1"),
-            (b"a = 1\n# \xE9", "2:3"),
-            (b"a = 1\r\nb = 2\r# caf\xC3\xA9 \xC3", "3:8"),
-            (b"a\n\n\n\x80", "4:1"),
-        ] {
-            let at = std::str::from_utf8(bytes).expect_err("it is none").valid_up_to();
-            let said = not_text("c.py".to_owned(), at, bytes).to_string();
-            assert!(said.starts_with(&format!("c.py:{place}: this is not UTF-8 text")), "{said}");
-        }
-    }
 }

@@ -1,0 +1,258 @@
+//! `headroom data prepare`: a text, or the built-in corpus, as the folder of tokens that nanoGPT reads.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{
+    Exit,
+    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
+    print,
+};
+pub use crate::data::prepare::Error;
+use crate::data::{
+    corpus,
+    dataset::{META, Split},
+    prepare::{Kind, Outcome, Prepared, Source, prepare},
+};
+
+/// The schema's number.
+const SCHEMA: u32 = 1;
+const COMMAND: &str = "data prepare";
+/// Stands for the corpus in the place of a file; a file of that name is `./builtin`.
+const BUILTIN: &str = "builtin";
+
+#[derive(Debug, Default)]
+struct Request {
+    file: Option<OsString>,
+    kind: Kind,
+    out: Option<PathBuf>,
+    force: bool,
+    json: bool,
+}
+
+const FLAGS: &[Flag<Request>] = &[
+    Flag {
+        name: "tokenizer",
+        value: Some("char|gpt2"),
+        doc: "char: one token a character of the text; gpt2: GPT-2's\nbyte pairs, 50,257 of them [default: char]",
+        set: |request, name| {
+            request.kind = kind(name)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "out",
+        value: Some("DIR"),
+        doc: "The folder to write to, as in data/stories; it is made",
+        set: |request, folder| {
+            if folder.is_empty() {
+                return Err("a folder has a name".to_owned().into());
+            }
+            request.out = Some(folder.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "force",
+        value: None,
+        doc: "Replace another data set that is there",
+        set: |request, _| {
+            request.force = true;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "json",
+        value: None,
+        doc: "Print what was written as JSON, schema 1",
+        set: |request, _| {
+            request.json = true;
+            Ok(())
+        },
+    },
+];
+
+fn kind(name: &str) -> Result<Kind, Refusal> {
+    let known = [Kind::Char, Kind::Gpt2].into_iter().find(|kind| kind.name() == name);
+    known.ok_or_else(|| format!("{name:?} is none of char, gpt2").into())
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: u32,
+    folder: &'a Path,
+    tokenizer: &'static str,
+    vocab_size: u32,
+    train: File,
+    val: File,
+    meta: Option<PathBuf>,
+    /// written, unchanged or replaced.
+    outcome: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct File {
+    path: PathBuf,
+    tokens: u64,
+}
+
+/// The help of this command.
+pub fn help() -> String {
+    format!(
+        "\
+Makes training data of a text: train.bin and val.bin of 16-bit tokens, and for characters
+a meta.pkl, as nanoGPT's prepare.py writes them. nanoGPT reads them, and its own work here.
+
+Usage: headroom data prepare FILE|builtin --out DIR [OPTIONS]
+
+  FILE     UTF-8 text; the first nine tenths of its characters are for training
+  builtin  {} MB of small stories with names and sums that come with headroom
+
+Options:
+{}
+Prints the folder. Exit status: 0 the data set is there, 1 it could not be made, 2 the
+command line cannot be used. The same again changes nothing.
+
+Examples:
+  headroom data prepare builtin --out data/stories
+  headroom data prepare input.txt --tokenizer gpt2 --out data/mine
+",
+        corpus::BYTES / 1_000_000,
+        options_help(FLAGS)
+    )
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The words cannot be used, or no data set can be made.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+    let mut args = args.into_iter();
+    let verb = args.next();
+    match verb.as_ref().map(|verb| verb.to_string_lossy()).as_deref() {
+        Some("prepare") => {}
+        Some("-h" | "--help") => {
+            print::data(&help())?;
+            return Ok(Exit::Success);
+        }
+        None => {
+            print::note(&help());
+            return Ok(Exit::Usage);
+        }
+        Some(other) => {
+            let word = other.chars().take(80).collect();
+            return Err(UsageError::UnexpectedWord { command: "data", word }.into());
+        }
+    }
+    let mut request = Request::default();
+    if parse(COMMAND, FLAGS, args, &mut request, take_word)? == Parsed::Help {
+        print::data(&help())?;
+        return Ok(Exit::Success);
+    }
+    let missing = |what| UsageError::Missing { command: COMMAND, what };
+    let file = request.file.ok_or_else(|| missing("FILE, or builtin"))?;
+    let out = request.out.ok_or_else(|| missing("--out DIR"))?;
+    let source = source(&file)?;
+    let prepared = prepare(&source, request.kind, &out, request.force)?;
+    let document = document(&prepared, request.kind, &out);
+    if request.json {
+        print::data(&(serde_json::to_string_pretty(&document).map_err(|error| unprintable(&error))? + "\n"))?;
+    } else {
+        print::data(&format!("{}\n", out.display()))?;
+    }
+    print::note(&said(&document));
+    Ok(Exit::Success)
+}
+
+fn source(file: &OsString) -> Result<Source, Error> {
+    if file == BUILTIN {
+        let bytes = corpus::corpus(corpus::SEED, corpus::BYTES).into_bytes();
+        return Ok(Source::Memory { name: BUILTIN.to_owned(), bytes });
+    }
+    Source::of_path(Path::new(file))
+}
+
+/// A folder whose name is no text has no place in JSON.
+fn unprintable(error: &serde_json::Error) -> print::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string()).into()
+}
+
+fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
+    match word {
+        Word::Plain(file) if request.file.is_none() => {
+            request.file = Some(file);
+            Ok(())
+        }
+        Word::Plain(word) => {
+            Err(UsageError::UnexpectedWord { command: COMMAND, word: word.to_string_lossy().into_owned() })
+        }
+        Word::Other(option) => {
+            Err(UsageError::UnknownOption { command: COMMAND, near: nearest(FLAGS, &option), option })
+        }
+    }
+}
+
+fn document<'a>(prepared: &Prepared, kind: Kind, out: &'a Path) -> Document<'a> {
+    let file = |split: Split, tokens| File { path: out.join(split.file_name()), tokens };
+    Document {
+        schema: SCHEMA,
+        folder: out,
+        tokenizer: kind.name(),
+        vocab_size: prepared.vocab_size,
+        train: file(Split::Train, prepared.n_train_tokens),
+        val: file(Split::Val, prepared.n_val_tokens),
+        meta: prepared.has_meta.then(|| out.join(META)),
+        outcome: match prepared.outcome {
+            Outcome::Written => "written",
+            Outcome::Unchanged => "unchanged",
+            Outcome::Replaced => "replaced",
+        },
+    }
+}
+
+fn said(document: &Document) -> String {
+    let first = match document.outcome {
+        "unchanged" => "this data set is there already; nothing was written\n",
+        "replaced" => "the data set that was there is replaced\n",
+        _ => "",
+    };
+    let file = |file: &File| format!("{}: {} tokens\n", file.path.display(), grouped(file.tokens));
+    let vocab_size = grouped(document.vocab_size.into());
+    let (train, val) = (file(&document.train), file(&document.val));
+    let vocabulary = match &document.meta {
+        Some(meta) => format!("{}: a vocabulary of {vocab_size} characters\n", meta.display()),
+        None => format!("GPT-2's vocabulary of {vocab_size} tokens; without a meta.pkl, nanoGPT takes 50,304\n"),
+    };
+    format!("{first}{train}{val}{vocabulary}")
+}
+
+/// With commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_parted() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (50_257, "50,257"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

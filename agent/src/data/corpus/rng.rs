@@ -1,0 +1,60 @@
+//! The chance that tells the stories: SplitMix64, so that a seed gives the same bytes on every machine.
+
+/// A source of numbers. Integers only: no platform rounds them.
+#[derive(Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    /// Starts at a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        // Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number from `first` to `last`, both included.
+    pub fn within(&mut self, first: u32, last: u32) -> u32 {
+        assert!(first <= last, "{first} to {last} holds no number");
+        let n = u128::from(last - first) + 1;
+        let above = (u128::from(self.next()) * n) >> 64;
+        first + u32::try_from(above).expect("it is below n")
+    }
+
+    /// An index into a list of `len`.
+    pub fn index(&mut self, len: usize) -> usize {
+        let last = u32::try_from(len).expect("a list of words") - 1;
+        self.within(0, last) as usize
+    }
+
+    /// One of them.
+    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.index(list.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_paper() {
+        let mut rng = Rng::new(1_234_567);
+        assert_eq!([rng.next(), rng.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    }
+
+    #[test]
+    fn every_number_of_a_range_comes() {
+        let mut rng = Rng::new(1);
+        let seen: std::collections::BTreeSet<u32> = (0..200).map(|_| rng.within(3, 9)).collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8, 9]);
+    }
+}

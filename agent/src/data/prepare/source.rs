@@ -1,0 +1,175 @@
+//! The text to prepare, read piece by piece as Python's text mode gives it: UTF-8, every line ending a `\n`.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use super::Error;
+use crate::utf8::{NotText, Place, starts_as_utf16};
+
+/// How much is read at once.
+const PIECE_BYTES: u64 = 1 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Where the text is.
+#[derive(Debug)]
+pub enum Source {
+    /// A file that can be read twice.
+    File(PathBuf),
+    /// A text that is here: the built-in corpus, or what came through a pipe.
+    Memory {
+        /// What to call it.
+        name: String,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+impl Source {
+    /// A path; what is no plain file (a pipe) is read to its end now, since it cannot be read twice.
+    pub fn of_path(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let unreadable = |error| Error::Unreadable { name: name.clone(), error };
+        let metadata = fs::metadata(path).map_err(unreadable)?;
+        if metadata.is_dir() {
+            return Err(Error::Folder { name });
+        }
+        if metadata.is_file() {
+            return Ok(Self::File(path.to_owned()));
+        }
+        let bytes = fs::read(path).map_err(unreadable)?;
+        Ok(Self::Memory { name, bytes })
+    }
+
+    /// What to call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Memory { name, .. } => name.clone(),
+        }
+    }
+
+    /// Begins to read.
+    pub fn pieces(&self) -> Result<Pieces<'_>, Error> {
+        let reader: Box<dyn Read + '_> = match self {
+            Self::File(path) => match File::open(path) {
+                Ok(file) => Box::new(file),
+                Err(error) => return Err(Error::Unreadable { name: self.name(), error }),
+            },
+            Self::Memory { bytes, .. } => Box::new(&bytes[..]),
+        };
+        Ok(Pieces::new(self.name(), reader, PIECE_BYTES))
+    }
+}
+
+/// A text being read.
+pub struct Pieces<'a> {
+    name: String,
+    reader: Box<dyn Read + 'a>,
+    piece_bytes: u64,
+    /// What was read and is not given out: the beginning of a character, or `\r` whose `\n` may follow.
+    bytes: Vec<u8>,
+    text: String,
+    place: Place,
+    begun: bool,
+    is_utf16: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(name: String, reader: Box<dyn Read + 'a>, piece_bytes: u64) -> Self {
+        let (bytes, text) = (Vec::new(), String::new());
+        Self { name, reader, piece_bytes, bytes, text, place: Place::default(), begun: false, is_utf16: false }
+    }
+
+    /// The next piece, never an empty one; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<&str>, Error> {
+        self.text.clear();
+        while self.text.is_empty() {
+            let read = self.reader.by_ref().take(self.piece_bytes).read_to_end(&mut self.bytes);
+            let n_read = read.map_err(|error: io::Error| Error::Unreadable { name: self.name.clone(), error })?;
+            if !self.begun {
+                self.begun = true;
+                self.is_utf16 = starts_as_utf16(&self.bytes);
+                if self.bytes.starts_with(BYTE_ORDER_MARK) {
+                    self.bytes.drain(..BYTE_ORDER_MARK.len());
+                }
+            }
+            self.take_text(n_read == 0)?;
+            if n_read == 0 {
+                break;
+            }
+        }
+        Ok(Some(&*self.text).filter(|text| !text.is_empty()))
+    }
+
+    fn take_text(&mut self, is_end: bool) -> Result<(), Error> {
+        let (text, is_broken) = match std::str::from_utf8(&self.bytes) {
+            Ok(text) => (text, false),
+            Err(error) => {
+                let text = std::str::from_utf8(&self.bytes[..error.valid_up_to()]).unwrap_or_default();
+                (text, is_end || error.error_len().is_some())
+            }
+        };
+        if is_broken {
+            self.place.pass(text);
+            let byte = self.bytes[text.len()];
+            let (name, is_utf16) = (self.name.clone(), self.is_utf16);
+            return Err(Error::NotText(NotText { name, place: self.place, byte, is_utf16 }));
+        }
+        let text = if is_end { text } else { text.strip_suffix('\r').unwrap_or(text) };
+        self.place.pass(text);
+        for (i, line) in text.split('\r').enumerate() {
+            // `\r\n` and `\r` alone are `\n` alike.
+            let line = if i == 0 { line } else { line.strip_prefix('\n').unwrap_or(line) };
+            self.text.push_str(if i == 0 { "" } else { "\n" });
+            self.text.push_str(line);
+        }
+        let n_taken = text.len();
+        self.bytes.drain(..n_taken);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text however it is cut.
+    #[track_caller]
+    fn check(bytes: &[u8], text: Result<&str, &str>) {
+        for piece_bytes in 1..=bytes.len() as u64 + 1 {
+            let mut pieces = Pieces::new("t.txt".to_owned(), Box::new(bytes), piece_bytes);
+            let mut read = String::new();
+            let end = loop {
+                match pieces.next() {
+                    Ok(Some(piece)) => read.push_str(piece),
+                    Ok(None) => break Ok(read.as_str()),
+                    Err(error) => break Err(error.to_string()),
+                }
+            };
+            assert_eq!(end, text.map_err(ToOwned::to_owned), "{piece_bytes} bytes at once");
+        }
+    }
+
+    #[test]
+    fn a_text_is_the_same_however_it_is_cut() {
+        check(b"", Ok(""));
+        check("a\nä世🦀\n".as_bytes(), Ok("a\nä世🦀\n"));
+        check(b"a\r\nb\rc\n\rd\r\r\ne\r", Ok("a\nb\nc\n\nd\n\ne\n"));
+        check(b"\r\n", Ok("\n"));
+    }
+
+    #[test]
+    fn a_byte_that_is_no_text_has_a_place() {
+        check(b"a\r\nb\xFFc", Err("t.txt:2:2: this is not UTF-8 text (byte 0xFF)"));
+        check("a\nä世".as_bytes().split_last().expect("bytes").1, Err("t.txt:2:2: this is not UTF-8 text (byte 0xE4)"));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_character() {
+        let mut pieces = Pieces::new("t".to_owned(), Box::new(&b"\xEF\xBB\xBFab"[..]), 64);
+        assert_eq!(pieces.next().expect("text"), Some("ab"));
+    }
+}
