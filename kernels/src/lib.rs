@@ -8,3 +8,4 @@ pub mod cpu;
 pub mod layout;
 pub mod rng;
 pub mod sampling;
+pub mod weights;
