@@ -10,3 +10,4 @@ pub mod fast;
 pub mod layout;
 pub mod rng;
 pub mod sampling;
+pub mod weights;

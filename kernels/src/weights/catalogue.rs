@@ -1,0 +1,426 @@
+//! A file's tensors as a model's: the config that their shapes say, and where each parameter is to be read.
+
+use std::{collections::HashMap, ops::Range};
+
+use headroom_shared::gpt::{GptConfig, GptShape, tensors::Tensor};
+
+use super::{
+    convert::Stored,
+    error::{WeightsError, shown, shown_shape},
+    header::{Header, TensorInfo},
+    hints::Hints,
+    metadata::{ModelArgs, Tokenizer, keys},
+    names::{CHECKSUMS, Naming, Place, Section, is_bias, is_conv1d, place},
+};
+use crate::layout::Layout;
+
+/// Who wrote a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This program.
+    Headroom,
+    /// nanoGPT, by its layout of linear layers.
+    NanoGpt,
+    /// Hugging Face's or OpenAI's, by theirs.
+    HuggingFace,
+}
+
+/// Where the number of heads comes from, as no shape says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadsFrom {
+    /// The file's metadata.
+    File,
+    /// `config.json`, or a person.
+    Given,
+    /// Nobody: every GPT-2's heads are 64 wide, and these are taken to be.
+    HeadSize64,
+}
+
+/// What a person should know before the model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Nobody said how many heads there are; they were taken to be 64 wide.
+    HeadsAssumed {
+        /// How many that makes.
+        n_head: u64,
+    },
+    /// The model was trained with GELU's approximation by tanh, and runs here with the exact one, as in nanoGPT; the
+    /// logits differ by some thousandths.
+    GeluIsExact,
+    /// Weights of half precision were widened; they take twice the file's bytes.
+    Widened,
+}
+
+/// A model that can be read, checked as far as its header goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalogue {
+    config: GptConfig,
+    layout: Layout,
+    naming: Naming,
+    origin: Origin,
+    heads_from: HeadsFrom,
+    notes: Vec<Note>,
+    tokenizer: Option<Tokenizer>,
+    parts: Vec<Part>,
+}
+
+/// A tensor that is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    name: String,
+    stored: Stored,
+    /// In the file.
+    range: Range<u64>,
+    /// In the flat buffer.
+    target: Range<usize>,
+    is_lm_head: bool,
+    /// Columns of the flat buffer's tensor where the file has it the other way round.
+    transposed_columns: Option<usize>,
+}
+
+/// Bytes to be read, and what they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// From the file's start.
+    pub range: Range<u64>,
+    part: usize,
+    /// The first of its elements, counted in its tensor.
+    first: usize,
+}
+
+/// The tensors of a file by what they are.
+struct Found<'a> {
+    places: HashMap<Place, (&'a str, &'a TensorInfo)>,
+}
+
+impl<'a> Found<'a> {
+    fn new(header: &'a Header, is_ours: bool) -> Result<Self, WeightsError> {
+        let mut places = HashMap::new();
+        let mut surplus = None;
+        for (name, info) in header.tensors() {
+            let Some(place) = place(name) else {
+                if !is_ours || !is_training_state(name) {
+                    surplus = surplus.or(Some((name, info)));
+                }
+                continue;
+            };
+            if let Some((other, _)) = places.insert(place, (name.as_str(), info)) {
+                return Err(WeightsError::Duplicate { tensor: shown(other), other: shown(name) });
+            }
+        }
+        if !places.keys().any(|place| matches!(place, Place::Parameter(..))) {
+            let first = header.tensors().keys().next().map_or_else(|| "nothing".to_owned(), |name| shown(name));
+            return Err(WeightsError::NotGpt2 { n_tensors: header.tensors().len(), first });
+        }
+        match surplus {
+            Some((name, info)) => Err(WeightsError::Surplus { tensor: shown(name), shape: shown_shape(&info.shape) }),
+            None => Ok(Self { places }),
+        }
+    }
+
+    fn get(&self, tensor: Tensor, layer: Option<u64>) -> Option<(&'a str, &'a TensorInfo)> {
+        self.places.get(&Place::Parameter(tensor, layer)).copied()
+    }
+
+    /// A tensor that decides the others' shapes.
+    fn axes(&self, tensor: Tensor, layer: Option<u64>) -> Result<(&'a str, [u64; 2]), WeightsError> {
+        let missing = || WeightsError::Missing { tensor: tensor.full_name(layer), shape: Vec::new() };
+        let (name, info) = self.get(tensor, layer).ok_or_else(missing)?;
+        match info.shape[..] {
+            [rows, columns] => Ok((name, [rows, columns])),
+            _ => Err(WeightsError::Shape {
+                tensor: shown(name),
+                expected: vec![info.shape.first().copied().unwrap_or(1), info.shape.get(1).copied().unwrap_or(1)],
+                found: shown_shape(&info.shape),
+            }),
+        }
+    }
+
+    fn n_layer(&self) -> u64 {
+        let layers = self.places.keys().filter_map(|place| match place {
+            Place::Parameter(_, layer) => *layer,
+            _ => None,
+        });
+        layers.max().map_or(1, |last| last.saturating_add(1))
+    }
+
+    fn has_bias(&self) -> bool {
+        self.places.keys().any(|place| matches!(place, Place::Parameter(tensor, _) if is_bias(*tensor)))
+    }
+}
+
+/// Whether a tensor of a checkpoint of ours is there for training to go on.
+fn is_training_state(name: &str) -> bool {
+    let moment = |section: Section| name.strip_prefix(section.name()).is_some_and(|rest| rest.starts_with('.'));
+    name == CHECKSUMS || moment(Section::ExpAvg) || moment(Section::ExpAvgSq)
+}
+
+impl Catalogue {
+    /// Finds the model in a file.
+    ///
+    /// # Errors
+    /// A tensor is missing, surplus, of the wrong shape or of a dtype that is not read; nobody says how many heads
+    /// there are; or what `hints` or the file's metadata say is something else.
+    pub fn new(header: &Header, hints: &Hints) -> Result<Self, WeightsError> {
+        let is_ours = header.metadata().contains_key(keys::HEADROOM);
+        let found = Found::new(header, is_ours)?;
+        let model_args = model_args(header)?;
+        let (config, heads_from) = config(&found, &model_args, hints)?;
+        let naming = naming(&found, config.n_embd())?;
+        let layout = Layout::new(&config)?;
+        let mut parts = Vec::with_capacity(layout.entries().len() + 1);
+        for entry in layout.entries() {
+            let conv1d = naming == Naming::HuggingFace && is_conv1d(entry.parameter.tensor);
+            let mut shape: Vec<u64> = entry.shape.iter().map(|&axis| axis as u64).collect();
+            if conv1d {
+                shape.reverse();
+            }
+            let place = Place::Parameter(entry.parameter.tensor, entry.parameter.layer);
+            let Some((name, info)) = found.places.get(&place) else {
+                return Err(WeightsError::Missing { tensor: entry.name.clone(), shape });
+            };
+            let columns = conv1d.then(|| entry.shape.get(1).copied().unwrap_or(1));
+            parts.push(part(name, info, &shape, entry.range.clone(), columns)?);
+        }
+        let embedding = layout.range(Tensor::Wte, None).unwrap_or(0..0);
+        if let Some((name, info)) = found.places.get(&Place::LmHead) {
+            let part = part(name, info, &[config.vocab_size(), config.n_embd()], embedding, None)?;
+            parts.push(Part { is_lm_head: true, ..part });
+        }
+        check_buffers(&found, &config)?;
+        check_said(&config, hints, &model_args)?;
+        let origin = match naming {
+            _ if is_ours => Origin::Headroom,
+            Naming::NanoGpt => Origin::NanoGpt,
+            Naming::HuggingFace => Origin::HuggingFace,
+        };
+        let mut notes = Vec::new();
+        if heads_from == HeadsFrom::HeadSize64 {
+            notes.push(Note::HeadsAssumed { n_head: config.n_head() });
+        }
+        if hints.is_gelu_approximate {
+            notes.push(Note::GeluIsExact);
+        }
+        if parts.iter().any(|part| part.stored != Stored::F32) {
+            notes.push(Note::Widened);
+        }
+        let tokenizer = json(header, keys::TOKENIZER).filter(|_| is_ours).transpose()?;
+        Ok(Self { config, layout, naming, origin, heads_from, notes, tokenizer, parts })
+    }
+
+    /// The model's shape.
+    #[must_use]
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// Where the weights go.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Whose names and layouts the file has.
+    #[must_use]
+    pub fn naming(&self) -> Naming {
+        self.naming
+    }
+
+    /// Who wrote it.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Where the number of heads comes from.
+    #[must_use]
+    pub fn heads_from(&self) -> HeadsFrom {
+        self.heads_from
+    }
+
+    /// What a person should know.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The tokenizer, where the file says it.
+    #[must_use]
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizer.as_ref()
+    }
+
+    /// What to read, each at most `max_bytes` or one element; in an order that [`Self::take`] relies on.
+    #[must_use]
+    pub fn reads(&self, max_bytes: usize) -> Vec<Read> {
+        let mut reads = Vec::new();
+        for (part_idx, part) in self.parts.iter().enumerate() {
+            let element = part.stored.bytes();
+            let step = (max_bytes / element).max(1);
+            for first in (0..part.target.len()).step_by(step) {
+                let n = step.min(part.target.len() - first);
+                let start = part.range.start + (first * element) as u64;
+                reads.push(Read { range: start..start + (n * element) as u64, part: part_idx, first });
+            }
+        }
+        reads
+    }
+
+    /// Puts what was read into the flat buffer, widened and turned as the layout has it.
+    ///
+    /// # Errors
+    /// A weight is no finite number, the output layer differs from the embedding, or the bytes are not those asked for.
+    ///
+    /// # Panics
+    /// `params` is not as long as the layout, or `read` is another catalogue's.
+    pub fn take(&self, read: &Read, bytes: &[u8], params: &mut [f32]) -> Result<(), WeightsError> {
+        assert_eq!(params.len(), self.layout.len(), "the buffer is the layout's");
+        let part = &self.parts[read.part];
+        let expected = read.range.end - read.range.start;
+        if bytes.len() as u64 != expected {
+            let found = bytes.len() as u64;
+            return Err(WeightsError::ShortRead { tensor: shown(&part.name), expected, found });
+        }
+        let target = &mut params[part.target.clone()];
+        if part.is_lm_head {
+            return part.check_tied(target, read.first, bytes);
+        }
+        let rows = part.transposed_columns.map(|columns| target.len() / columns);
+        for (element, value) in (read.first..).zip(part.stored.values(bytes)) {
+            if !value.is_finite() {
+                return Err(WeightsError::NotFinite { tensor: shown(&part.name), index: element as u64, value });
+            }
+            match (part.transposed_columns, rows) {
+                // The file's row is this tensor's column.
+                (Some(columns), Some(rows)) => target[element % rows * columns + element / rows] = value,
+                _ => target[element] = value,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn check_tied(&self, embedding: &[f32], first: usize, bytes: &[u8]) -> Result<(), WeightsError> {
+        let pairs = embedding[first..].iter().zip(self.stored.values(bytes));
+        match (first..).zip(pairs).find(|(_, (embedding, value))| embedding.to_bits() != value.to_bits()) {
+            Some((element, _)) => Err(WeightsError::Untied { tensor: shown(&self.name), index: element as u64 }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn part(
+    name: &str,
+    info: &TensorInfo,
+    shape: &[u64],
+    target: Range<usize>,
+    transposed_columns: Option<usize>,
+) -> Result<Part, WeightsError> {
+    if info.shape != shape {
+        let (expected, found) = (shape.to_vec(), shown_shape(&info.shape));
+        return Err(WeightsError::Shape { tensor: shown(name), expected, found });
+    }
+    let stored = Stored::named(&info.dtype)
+        .ok_or_else(|| WeightsError::Dtype { tensor: shown(name), found: shown(&info.dtype) })?;
+    let range = info.range.clone();
+    Ok(Part { name: name.to_owned(), stored, range, target, is_lm_head: false, transposed_columns })
+}
+
+/// The config that the shapes say.
+fn config(found: &Found<'_>, model_args: &ModelArgs, hints: &Hints) -> Result<(GptConfig, HeadsFrom), WeightsError> {
+    let (_, [vocab_size, n_embd]) = found.axes(Tensor::Wte, None)?;
+    let (_, [block_size, _]) = found.axes(Tensor::Wpe, None)?;
+    let (n_head, heads_from) = match (model_args.n_head, hints.n_head) {
+        (Some(n_head), _) => (n_head, HeadsFrom::File),
+        (None, Some(n_head)) => (n_head, HeadsFrom::Given),
+        (None, None) if n_embd > 0 && n_embd.is_multiple_of(64) => (n_embd / 64, HeadsFrom::HeadSize64),
+        (None, None) => return Err(WeightsError::UnknownHeads { n_embd }),
+    };
+    let config = GptConfig::new(GptShape {
+        n_layer: found.n_layer(),
+        n_head,
+        n_embd,
+        block_size,
+        vocab_size,
+        dropout: model_args.dropout.unwrap_or(0.0),
+        bias: found.has_bias(),
+    })?;
+    Ok((config, heads_from))
+}
+
+/// Which way round the first block's widest tensor lies, and so all of them.
+fn naming(found: &Found<'_>, c: u64) -> Result<Naming, WeightsError> {
+    let (name, shape) = found.axes(Tensor::QkvW, Some(0))?;
+    let wide = c.saturating_mul(3);
+    if shape == [wide, c] {
+        Ok(Naming::NanoGpt)
+    } else if shape == [c, wide] {
+        Ok(Naming::HuggingFace)
+    } else {
+        Err(WeightsError::Shape { tensor: shown(name), expected: vec![wide, c], found: shape.to_vec() })
+    }
+}
+
+/// Buffers are not read: the program makes its own. Their shapes must be the model's all the same.
+fn check_buffers(found: &Found<'_>, config: &GptConfig) -> Result<(), WeightsError> {
+    let mut buffers: Vec<_> = found.places.iter().collect();
+    // What is told of two wrong ones does not depend on a hash map's order.
+    buffers.sort_by_key(|(_, (name, _))| *name);
+    for (place, (name, info)) in buffers {
+        let expected = match place {
+            Place::Mask => vec![1, 1, config.block_size(), config.block_size()],
+            Place::MaskedBias => vec![],
+            Place::Parameter(..) | Place::LmHead => continue,
+        };
+        if info.shape != expected {
+            return Err(WeightsError::Shape { tensor: shown(name), expected, found: shown_shape(&info.shape) });
+        }
+    }
+    Ok(())
+}
+
+/// What the file's own metadata and `config.json` say of the shapes.
+fn check_said(config: &GptConfig, hints: &Hints, model_args: &ModelArgs) -> Result<(), WeightsError> {
+    let found = |key: &str| match key {
+        "n_layer" => config.n_layer(),
+        "n_embd" => config.n_embd(),
+        "vocab_size" => config.vocab_size(),
+        _ => config.block_size(),
+    };
+    for &(key, said) in &hints.same {
+        if said != found(key) {
+            return Err(WeightsError::ConfigDisagrees { key, said, found: found(key) });
+        }
+    }
+    for (key, said) in [
+        ("n_layer", model_args.n_layer),
+        ("n_embd", model_args.n_embd),
+        ("vocab_size", model_args.vocab_size),
+        ("block_size", model_args.block_size),
+    ] {
+        if let Some(said) = said.filter(|&said| said != found(key)) {
+            let why = format!("{key} is {said} there, and {} by the tensors' shapes", found(key));
+            return Err(WeightsError::Metadata { key: keys::MODEL_ARGS, why });
+        }
+    }
+    if let Some(said) = model_args.bias.filter(|&said| said != config.bias()) {
+        let why = format!("bias is {said} there, and {} by the tensors", config.bias());
+        return Err(WeightsError::Metadata { key: keys::MODEL_ARGS, why });
+    }
+    Ok(())
+}
+
+fn model_args(header: &Header) -> Result<ModelArgs, WeightsError> {
+    let mut args: ModelArgs = json(header, keys::MODEL_ARGS).transpose()?.unwrap_or_default();
+    if args.n_head.is_none() {
+        args.n_head = json(header, keys::N_HEAD).transpose()?;
+    }
+    Ok(args)
+}
+
+fn json<T: serde::de::DeserializeOwned>(header: &Header, key: &'static str) -> Option<Result<T, WeightsError>> {
+    let text = header.metadata().get(key)?;
+    let told = |error: serde_json::Error| WeightsError::Metadata { key, why: shown(&error.to_string()) };
+    Some(serde_json::from_str(text).map_err(told))
+}

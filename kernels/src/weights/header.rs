@@ -1,0 +1,235 @@
+//! A safetensors file's header: which tensors there are, and where. It is checked against the file's length and within
+//! itself; which tensors a model needs is not known here.
+
+use std::{collections::BTreeMap, fmt, ops::Range};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
+
+use super::error::{WeightsError, shown, shown_shape};
+
+/// Bytes before the header, which say its length.
+pub const PREFIX_BYTES: usize = 8;
+
+/// The longest header that is read: a checkpoint of the deepest model takes a third of it, and the format itself allows
+/// 100 MB.
+pub const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+/// The most tensors: a checkpoint of the deepest model has 37,000.
+pub const MAX_TENSORS: usize = 1 << 16;
+
+/// The most axes of a tensor.
+pub(super) const MAX_AXES: usize = 8;
+
+/// The header's entry that is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// A tensor as a header has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// The format's name of the element type.
+    pub dtype: String,
+    /// Slowest axis first.
+    pub shape: Vec<u64>,
+    /// Its bytes, counted from the file's start.
+    pub range: Range<u64>,
+}
+
+/// A header whose tensors lie in the file one behind the other, each as long as its shape asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    tensors: BTreeMap<String, TensorInfo>,
+    metadata: BTreeMap<String, String>,
+    file_bytes: u64,
+}
+
+/// Where the header lies, by the file's first [`PREFIX_BYTES`] bytes; fewer where the file has no more.
+///
+/// # Errors
+/// The file is no safetensors file, or its header is too long or cut.
+pub fn header_range(prefix: &[u8], file_bytes: u64) -> Result<Range<u64>, WeightsError> {
+    if let Some(what) = other_format(prefix) {
+        return Err(WeightsError::OtherFormat { what });
+    }
+    let Some(prefix) = prefix.first_chunk::<PREFIX_BYTES>() else {
+        return Err(WeightsError::TooShort { file_bytes });
+    };
+    let header_bytes = u64::from_le_bytes(*prefix);
+    if header_bytes > MAX_HEADER_BYTES {
+        return Err(WeightsError::HeaderTooLong { header_bytes, max: MAX_HEADER_BYTES });
+    }
+    let start = PREFIX_BYTES as u64;
+    if start + header_bytes > file_bytes {
+        return Err(WeightsError::HeaderCut { header_bytes, file_bytes });
+    }
+    Ok(start..start + header_bytes)
+}
+
+/// What people take for a safetensors file. Each of these read as a length would be beyond any header's.
+fn other_format(prefix: &[u8]) -> Option<&'static str> {
+    const FORMATS: [(&[u8], &str); 7] = [
+        (b"PK\x03\x04", "a checkpoint of PyTorch (a zip with a pickle in it)"),
+        (b"\x80\x02\x8a\x0a", "an old checkpoint of PyTorch (a pickle)"),
+        (b"GGUF", "a GGUF file"),
+        (b"\x89HDF", "an HDF5 file"),
+        (b"version ", "a pointer of Git LFS, without the weights"),
+        (b"<!DOCTYP", "a web page"),
+        (b"<html", "a web page"),
+    ];
+    FORMATS.iter().find(|(start, _)| prefix.starts_with(start)).map(|(_, what)| *what)
+}
+
+impl Header {
+    /// Reads the header's text, which is what lies in [`header_range`] of a file of that length.
+    ///
+    /// # Errors
+    /// It is no header, or not this file's.
+    pub fn parse(header: &[u8], file_bytes: u64) -> Result<Self, WeightsError> {
+        let entries: Entries = serde_json::from_slice(header).map_err(|error| {
+            // The reader's message may quote the file.
+            WeightsError::Header { why: shown(&error.to_string()) }
+        })?;
+        if entries.tensors.len() > MAX_TENSORS {
+            return Err(WeightsError::TooManyTensors { max: MAX_TENSORS });
+        }
+        let start = PREFIX_BYTES as u64 + header.len() as u64;
+        let mut tensors = BTreeMap::new();
+        for (name, entry) in entries.tensors {
+            let info = entry.placed(&name, start, file_bytes)?;
+            if tensors.insert(name.clone(), info).is_some() {
+                return Err(WeightsError::Duplicate { tensor: shown(&name), other: String::new() });
+            }
+        }
+        let header = Self { tensors, metadata: entries.metadata, file_bytes };
+        header.covers_the_data(start)?;
+        Ok(header)
+    }
+
+    /// As the format has it: each tensor begins where the one before it ends, and the last ends with the file.
+    fn covers_the_data(&self, start: u64) -> Result<(), WeightsError> {
+        let mut in_file: Vec<_> = self.tensors.iter().collect();
+        in_file.sort_by_key(|(_, info)| (info.range.start, info.range.end));
+        let (mut end, mut last) = (start, "");
+        for (name, info) in in_file {
+            if info.range.start < end {
+                return Err(WeightsError::Overlap { tensor: shown(name), other: shown(last) });
+            }
+            if info.range.start > end {
+                return Err(WeightsError::Gap { before: shown(name), bytes: info.range.start - end });
+            }
+            (end, last) = (info.range.end, name);
+        }
+        if end < self.file_bytes {
+            return Err(WeightsError::Gap { before: "the file's end".to_owned(), bytes: self.file_bytes - end });
+        }
+        Ok(())
+    }
+
+    /// The tensors by name.
+    #[must_use]
+    pub fn tensors(&self) -> &BTreeMap<String, TensorInfo> {
+        &self.tensors
+    }
+
+    /// What the file says beside them.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The file's length.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+}
+
+/// A tensor's entry as it stands.
+#[derive(Deserialize)]
+struct Entry {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+impl Entry {
+    fn placed(self, name: &str, data_start: u64, file_bytes: u64) -> Result<TensorInfo, WeightsError> {
+        let (start, end) = self.data_offsets;
+        if end < start {
+            return Err(WeightsError::Backwards { tensor: shown(name), start, end });
+        }
+        let Some(bits) = element_bits(&self.dtype) else {
+            return Err(WeightsError::Dtype { tensor: shown(name), found: shown(&self.dtype) });
+        };
+        let bits = self.shape.iter().try_fold(bits, |bits, &axis| bits.checked_mul(u128::from(axis)));
+        let needed = bits.map(|bits| bits.div_ceil(8)).and_then(|bytes| u64::try_from(bytes).ok());
+        if needed != Some(end - start) || self.shape.len() > MAX_AXES {
+            return Err(WeightsError::Size {
+                tensor: shown(name),
+                dtype: self.dtype,
+                shape: shown_shape(&self.shape),
+                needed,
+                found: end - start,
+            });
+        }
+        let place = |offset: u64| data_start.saturating_add(offset);
+        if place(end) > file_bytes {
+            return Err(WeightsError::Truncated { tensor: shown(name), end: place(end), file_bytes });
+        }
+        Ok(TensorInfo { dtype: self.dtype, shape: self.shape, range: place(start)..place(end) })
+    }
+}
+
+/// Bits of an element, for every type the format has; those that are no weights may still be buffers.
+fn element_bits(dtype: &str) -> Option<u128> {
+    Some(match dtype {
+        "F4" => 4,
+        "F6_E2M3" | "F6_E3M2" => 6,
+        "BOOL" | "U8" | "I8" | "F8_E5M2" | "F8_E4M3" | "F8_E8M0" | "F8_E4M3FNUZ" | "F8_E5M2FNUZ" => 8,
+        "U16" | "I16" | "F16" | "BF16" => 16,
+        "U32" | "I32" | "F32" => 32,
+        "U64" | "I64" | "F64" | "C64" => 64,
+        _ => return None,
+    })
+}
+
+/// The header's entries in their order; a name may come twice.
+struct Entries {
+    tensors: Vec<(String, Entry)>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Entries { tensors: Vec::new(), metadata: BTreeMap::new() };
+                while let Some(name) = map.next_key::<String>()? {
+                    let told = |error: A::Error| A::Error::custom(format!("{}: {error}", shown(&name)));
+                    if name == METADATA {
+                        entries.metadata = map.next_value().map_err(told)?;
+                    } else if entries.tensors.len() <= MAX_TENSORS {
+                        let entry = map.next_value().map_err(told)?;
+                        entries.tensors.push((name, entry));
+                    } else {
+                        // Told by the caller, which has the words for it.
+                        map.next_value::<serde::de::IgnoredAny>()?;
+                    }
+                }
+                Ok(entries)
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}

@@ -1,0 +1,183 @@
+//! Files of weights written: a header, then slices as they are, with no second copy of them in memory.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use headroom_shared::gpt::{
+    GptConfig, GptShape,
+    tensors::{Dims, parameters},
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    header::PREFIX_BYTES,
+    metadata::keys,
+    names::{Naming, is_conv1d},
+};
+use crate::layout::{Layout, TooLarge};
+
+/// Elements that are turned into bytes at once: 64 KiB of them.
+const CHUNK_ELEMENTS: usize = 16 << 10;
+
+/// Tensors start at a multiple of this, so that a file that is mapped can be used as it is.
+const ALIGNMENT: usize = 8;
+
+/// A header in the making: tensors in the order in which their bytes follow.
+#[derive(Clone, Debug)]
+pub struct HeaderWriter {
+    entries: Map<String, Value>,
+    end: u64,
+}
+
+impl HeaderWriter {
+    /// A header with what the file says beside its tensors.
+    #[must_use]
+    pub fn new(metadata: &BTreeMap<String, String>) -> Self {
+        let mut entries = Map::new();
+        entries.insert("__metadata__".to_owned(), json!(metadata));
+        Self { entries, end: 0 }
+    }
+
+    /// Adds a tensor of f32.
+    pub fn f32(&mut self, name: &str, shape: &[u64]) {
+        self.add(name, "F32", shape, 4);
+    }
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, name: &str, len: u64) {
+        self.add(name, "U8", &[len], 1);
+    }
+
+    fn add(&mut self, name: &str, dtype: &str, shape: &[u64], element_bytes: u64) {
+        let start = self.end;
+        self.end = start + shape.iter().product::<u64>() * element_bytes;
+        self.entries
+            .insert(name.to_owned(), json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, self.end] }));
+    }
+
+    /// Bytes of all tensors so far.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// What a file begins with: the header's length and the header, filled up with blanks as the format has it.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let mut text = Value::Object(self.entries).to_string();
+        text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(ALIGNMENT) - text.len()));
+        let mut bytes = Vec::with_capacity(PREFIX_BYTES + text.len());
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.into_bytes());
+        bytes
+    }
+}
+
+/// Writes numbers as a file has them.
+///
+/// # Errors
+/// `out` does not take them.
+pub fn write_f32(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(values.len().min(CHUNK_ELEMENTS) * 4);
+    for chunk in values.chunks(CHUNK_ELEMENTS) {
+        bytes.clear();
+        bytes.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// A tensor of a model's file, and where in the layout its elements are; none for a bias that the model does without.
+struct Written {
+    name: String,
+    /// As the file has it.
+    shape: Vec<u64>,
+    source: Option<std::ops::Range<usize>>,
+    is_turned: bool,
+}
+
+fn tensors(config: &GptConfig, layout: &Layout, naming: Naming) -> Result<Vec<Written>, TooLarge> {
+    // Hugging Face's model always has biases: those of a model without are zero.
+    let written = match naming {
+        Naming::NanoGpt => *config,
+        Naming::HuggingFace => GptConfig::new(GptShape { bias: true, ..config.shape() }).map_err(|_| TooLarge)?,
+    };
+    let dims = Dims::without_card(&written, 1);
+    let places: BTreeMap<_, _> = layout.entries().iter().map(|entry| (entry.name.as_str(), &entry.range)).collect();
+    let written = parameters(&written).into_iter().map(|parameter| {
+        let name = parameter.tensor.full_name(parameter.layer);
+        let mut shape = parameter.tensor.shape(&dims).as_slice().to_vec();
+        let is_turned = naming == Naming::HuggingFace && is_conv1d(parameter.tensor);
+        if is_turned {
+            shape.reverse();
+        }
+        let source = places.get(name.as_str()).map(|range| (*range).clone());
+        Written { name, shape, source, is_turned }
+    });
+    Ok(written.collect())
+}
+
+/// What a model's file begins with.
+///
+/// # Errors
+/// The model fits no address.
+pub fn model_header(
+    config: &GptConfig,
+    naming: Naming,
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, TooLarge> {
+    Ok(header_of(&tensors(config, &Layout::new(config)?, naming)?, metadata).finish())
+}
+
+fn header_of(tensors: &[Written], metadata: &BTreeMap<String, String>) -> HeaderWriter {
+    let mut metadata = metadata.clone();
+    metadata.insert(keys::FORMAT.to_owned(), "pt".to_owned());
+    let mut header = HeaderWriter::new(&metadata);
+    for tensor in tensors {
+        header.f32(&tensor.name, &tensor.shape);
+    }
+    header
+}
+
+/// Writes a model's weights, flat as [`Layout`] has them, as a file that nanoGPT's or Hugging Face's code loads. The
+/// output layer is the embedding and is written once.
+///
+/// # Errors
+/// `out` does not take them, or the model fits no address.
+///
+/// # Panics
+/// `params` is not as long as the config's layout.
+pub fn write_model(
+    out: &mut impl Write,
+    config: &GptConfig,
+    params: &[f32],
+    naming: Naming,
+    metadata: &BTreeMap<String, String>,
+) -> io::Result<()> {
+    let layout = Layout::new(config).map_err(io::Error::other)?;
+    assert_eq!(params.len(), layout.len(), "the weights are the config's");
+    let tensors = tensors(config, &layout, naming).map_err(io::Error::other)?;
+    out.write_all(&header_of(&tensors, metadata).finish())?;
+    for tensor in &tensors {
+        match &tensor.source {
+            Some(range) if tensor.is_turned => write_turned(out, &params[range.clone()], &tensor.shape)?,
+            Some(range) => write_f32(out, &params[range.clone()])?,
+            None => write_f32(out, &vec![0.0; usize::try_from(tensor.shape[0]).map_err(io::Error::other)?])?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes a matrix the other way round; `shape` is the file's.
+fn write_turned(out: &mut impl Write, values: &[f32], shape: &[u64]) -> io::Result<()> {
+    let columns = usize::try_from(shape[0]).map_err(io::Error::other)?;
+    let mut row = Vec::with_capacity(values.len() / columns);
+    for column in 0..columns {
+        row.clear();
+        row.extend(values[column..].iter().step_by(columns));
+        write_f32(out, &row)?;
+    }
+    Ok(())
+}
