@@ -5,6 +5,7 @@
 //! `headroom_shared`. Files, threads' lifetimes and the training loop are the agent's.
 
 pub mod cpu;
+pub mod decode;
 pub mod layout;
 pub mod rng;
 pub mod sampling;

@@ -267,4 +267,7 @@ tensor_table! {
     // A fused linear and cross-entropy kernel: its forward makes the gradients.
     FusedLogits "logits of a fused chunk" LogitsAndLoss Intermediate compute [FusedTokens, V];
     FusedLosses "losses a token" LogitsAndLoss Intermediate f32 [BT];
+    // Inference: what earlier tokens leave, and where the last one looked.
+    KvCache "kv_cache" Activations Run f32 [Two, B, T, C];
+    AttLast "att of the last token" Activations Run f32 [B, H, T];
 }
