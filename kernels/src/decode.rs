@@ -28,7 +28,7 @@ use self::{
     math::{Each, Gelu, Softmax},
     memory::Supply,
     simd::Level,
-    weights::{Block, Product, Weights},
+    weights::{Block, Weights},
 };
 use crate::{
     cpu::gpt::Sizes,
@@ -176,7 +176,8 @@ impl Decoder {
         for &planned in plan.all() {
             allocated.push(Allocated { planned, allocated_bytes: supply.allocate(&planned)? });
         }
-        let weights = Weights::take(&mut supply, config);
+        let level = Level::detect();
+        let weights = Weights::take(&mut supply, config, level, sizes.c);
         let mut f32 = |tensor, layer| supply.f32(tensor, layer).expect("planned");
         let cache = |layer| Cache { kv: f32(Tensor::KvCache, Some(layer)), att: f32(Tensor::AttLast, Some(layer)) };
         let caches = (0..sizes.l).map(cache).collect();
@@ -190,7 +191,6 @@ impl Decoder {
         let (logits, scratch) = (f32(Tensor::Logits, None), f32(Tensor::LogProbs, None));
         let tokens = supply.tokens().expect("planned");
         assert!(supply.is_empty(), "what is planned is used");
-        let level = Level::detect();
         Ok(Self { sizes, level, allocated, weights, caches, acts, tokens, n_tokens: 0, logits, scratch })
     }
 
@@ -332,7 +332,7 @@ impl Decoder {
         for (i, encoded) in encoded.chunks_exact_mut(c).enumerate() {
             let token = usize::try_from(self.tokens[first + i]).expect("checked when it came in");
             encoded.copy_from_slice(&self.weights.wpe[(first + i) * c..][..c]);
-            self.weights.wte.weight.add_row(encoded, token);
+            self.weights.wte.add_row(encoded, token);
         }
         let mut work = Piece {
             level,
@@ -351,7 +351,7 @@ impl Decoder {
         if end == self.n_tokens {
             let ln = &mut work.ln[..c];
             self.weights.ln_f.forward(level, ln, &encoded[(n - 1) * c..]);
-            self.weights.wte.forward(level, &mut self.logits, ln, Product { c, adds: false });
+            self.weights.wte.forward(level, &mut self.logits, ln, false);
         }
     }
 }
@@ -373,21 +373,21 @@ impl Piece<'_> {
     fn attend(&mut self, encoded: &mut [f32], block: &Block, cache: &mut Cache) {
         let Self { level, heads, c, .. } = *self;
         block.ln_1.forward(level, self.ln, encoded);
-        block.c_attn.forward(level, self.qkv, self.ln, Product { c, adds: false });
+        block.c_attn.forward(level, self.qkv, self.ln, false);
         let tokens = self.qkv.chunks_exact(3 * c).zip(self.atty.chunks_exact_mut(c));
         for (position, (qkv, out)) in (self.first..).zip(tokens) {
             heads.remember(&mut cache.kv, qkv, position);
             let (att, kv) = (&mut cache.att[..], &cache.kv[..]);
             level.run(Attention { out, att, q: &qkv[..c], kv, heads, n: position + 1 });
         }
-        block.att_proj.forward(level, encoded, self.atty, Product { c, adds: true });
+        block.att_proj.forward(level, encoded, self.atty, true);
     }
 
     fn feed_forward(&mut self, encoded: &mut [f32], block: &Block) {
-        let Self { level, c, .. } = *self;
+        let level = self.level;
         block.ln_2.forward(level, self.ln, encoded);
-        block.c_fc.forward(level, self.fch_gelu, self.ln, Product { c, adds: false });
+        block.c_fc.forward(level, self.fch_gelu, self.ln, false);
         level.run(Each(self.fch_gelu, Gelu));
-        block.fc_proj.forward(level, encoded, self.fch_gelu, Product { c: 4 * c, adds: true });
+        block.fc_proj.forward(level, encoded, self.fch_gelu, true);
     }
 }

@@ -97,7 +97,6 @@ fn scores<S: Simd>(simd: S, att: &mut [f32], q: &[f32], keys: &[f32], t: usize, 
 }
 
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the operands of `scores`, and where in them")]
 fn score_vectors<S: Simd, const K: usize>(
     simd: S,
     att: &mut [f32],

@@ -5,7 +5,49 @@ use super::{
     simd::{Op, Simd},
 };
 
-/// A matrix (OC, C) as it is kept.
+/// How a matrix (OC, C) lies in memory: as the kernel for one token reads it, from end to end.
+///
+/// Rows go in groups of [`GROUP`]. A group has the first `chunk` elements of each of its rows, then the next of each, and
+/// last what of each row fills no chunk. Eight rows as they come would be eight streams that change every row's length,
+/// and no prefetcher follows those in time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    /// Channels in, C.
+    pub(super) c: usize,
+    /// Channels out, OC.
+    pub(super) oc: usize,
+    /// Elements that one step of a product takes: twice the lanes of a vector.
+    pub(super) chunk: usize,
+}
+
+/// Rows of a group, the last group's perhaps fewer: as many sums at a time as hide the latency of an addition.
+pub(super) const GROUP: usize = 8;
+
+impl Packing {
+    /// Elements of a row that fill chunks.
+    #[inline(always)]
+    const fn whole(self) -> usize {
+        self.c - self.c % self.chunk
+    }
+
+    /// Where a group begins and how many rows it has.
+    #[inline(always)]
+    const fn group(self, row: usize) -> (usize, usize) {
+        let first = row - row % GROUP;
+        (first * self.c, if self.oc - first < GROUP { self.oc - first } else { GROUP })
+    }
+
+    /// A row's pieces in memory, in order; each begins at an even element.
+    pub(super) fn pieces(self, row: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let Self { c, chunk, .. } = self;
+        let ((start, rows), whole) = (self.group(row), self.whole());
+        let rest = start + rows * whole + row % GROUP * (c - whole);
+        let chunks = (0..whole / chunk).map(move |k| start + (k * rows + row % GROUP) * chunk);
+        chunks.map(move |at| at..at + chunk).chain(std::iter::once(rest..rest + c - whole))
+    }
+}
+
+/// A matrix as it is kept, packed.
 pub(super) trait Matrix: Copy {
     /// What an element is kept as.
     type Element;
@@ -89,113 +131,112 @@ pub(super) struct Linear<'a, M> {
     pub(super) inp: &'a [f32],
     pub(super) matrix: M,
     pub(super) bias: Option<&'a [f32]>,
-    /// Channels in, C.
-    pub(super) c: usize,
+    pub(super) packing: Packing,
     /// Whether the result is added to what `out` has.
     pub(super) adds: bool,
 }
 
-/// Rows at a time for one token: as many streams as hide the latency of an addition.
-const ROWS_OF_ONE: usize = 8;
-/// Rows and tokens at a time for several; with simd128's 16 registers in mind.
-const ROWS_OF_SEVERAL: usize = 2;
+/// Rows and tokens at a time where there are several; with simd128's 16 registers in mind.
+const ROWS: usize = 2;
 const TOKENS: usize = 4;
 
 impl<M: Matrix> Op for Linear<'_, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let c = self.c;
-        let (n, oc) = (self.inp.len() / c, self.matrix.elements().len() / c);
+        let Packing { c, oc, chunk } = self.packing;
+        let n = self.inp.len() / c;
+        assert_eq!(chunk, 2 * S::LANES, "the matrix is packed for these vectors");
         assert_eq!(self.inp.len(), n * c, "inp is (N, C)");
         assert_eq!(self.matrix.elements().len(), oc * c, "matrix is (OC, C)");
         assert_eq!(self.out.len(), n * oc, "out is (N, OC)");
         assert!(self.bias.is_none_or(|bias| bias.len() == oc), "bias is (OC)");
-        let mut row = 0;
+        let grouped = oc - oc % GROUP;
         if n == 1 {
-            while row + ROWS_OF_ONE <= oc {
-                self.tile::<S, ROWS_OF_ONE, 1>(simd, row, 0, oc);
-                row += ROWS_OF_ONE;
+            for row in (0..grouped).step_by(GROUP) {
+                self.tile::<S, GROUP, 1>(simd, row, 0);
             }
         } else {
-            while row + ROWS_OF_SEVERAL <= oc {
+            for row in (0..grouped).step_by(ROWS) {
                 let mut token = 0;
                 while token + TOKENS <= n {
-                    self.tile::<S, ROWS_OF_SEVERAL, TOKENS>(simd, row, token, oc);
+                    self.tile::<S, ROWS, TOKENS>(simd, row, token);
                     token += TOKENS;
                 }
                 while token < n {
-                    self.tile::<S, ROWS_OF_SEVERAL, 1>(simd, row, token, oc);
+                    self.tile::<S, ROWS, 1>(simd, row, token);
                     token += 1;
                 }
-                row += ROWS_OF_SEVERAL;
             }
         }
-        while row < oc {
+        for row in grouped..oc {
             for token in 0..n {
-                self.tile::<S, 1, 1>(simd, row, token, oc);
+                self.tile::<S, 1, 1>(simd, row, token);
             }
-            row += 1;
         }
     }
 }
 
 impl<M: Matrix> Linear<'_, M> {
-    /// R rows by N tokens from there on.
+    /// R rows of one group by N tokens, from there on.
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, row: usize, token: usize, oc: usize) {
-        let c = self.c;
-        let rows = &self.matrix.elements()[row * c..][..R * c];
+    fn tile<S: Simd, const R: usize, const N: usize>(&mut self, simd: S, row: usize, token: usize) {
+        let Packing { c, oc, .. } = self.packing;
         let tokens = &self.inp[token * c..][..N * c];
-        let dots = products::<S, M, R, N>(simd, rows, tokens, c);
-        for (n, dots) in dots.iter().enumerate() {
-            let out = &mut self.out[(token + n) * oc + row..][..R];
-            for (r, (out, &dot)) in out.iter_mut().zip(dots).enumerate() {
+        let dots = products::<S, M, R, N>(simd, &self.matrix, self.packing, row, tokens);
+        for (r, dots) in dots.iter().enumerate() {
+            let scale = self.matrix.scale(row + r);
+            let bias = match self.bias {
+                Some(bias) => bias[row + r],
+                None => 0.0,
+            };
+            for (n, &dot) in dots.iter().enumerate() {
+                let out = &mut self.out[(token + n) * oc + row + r];
                 let before = if self.adds { *out } else { 0.0 };
-                let bias = match self.bias {
-                    Some(bias) => bias[row + r],
-                    None => 0.0,
-                };
-                *out = before + (dot * self.matrix.scale(row + r) + bias);
+                *out = before + (dot * scale + bias);
             }
         }
     }
 }
 
-/// The products of R rows and N tokens, each of C.
+/// The products of R rows of one group and N tokens.
 #[inline(always)]
 fn products<S: Simd, M: Matrix, const R: usize, const N: usize>(
     simd: S,
-    rows: &[M::Element],
+    matrix: &M,
+    packing: Packing,
+    row: usize,
     tokens: &[f32],
-    c: usize,
-) -> [[f32; R]; N] {
-    assert!(rows.len() == R * c && tokens.len() == N * c, "R rows and N tokens");
-    let mut sums = [[simd.splat(0.0); R]; N];
-    let whole = c - c % (2 * S::LANES);
+) -> [[f32; N]; R] {
+    let Packing { c, .. } = packing;
+    let ((start, rows), whole, first) = (packing.group(row), packing.whole(), row % GROUP);
+    let group = &matrix.elements()[start..][..rows * c];
+    assert!(first + R <= rows && tokens.len() == N * c && packing.chunk == 2 * S::LANES, "R rows and N tokens");
+    let mut sums = [[simd.splat(0.0); N]; R];
     let mut i = 0;
     while i < whole {
-        for r in 0..R {
-            // SAFETY: i + 2 * LANES <= whole <= c, and there are R rows and N tokens of c elements.
+        for (r, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: i + chunk <= whole <= c, so that of `rows` rows, of which first + r is one, and of N tokens, c
+            // elements each, these are some.
             unsafe {
-                let (w0, w1) = M::load(simd, rows.as_ptr().add(r * c + i));
-                for n in 0..N {
+                let (w0, w1) = M::load(simd, group.as_ptr().add(i * rows + (first + r) * packing.chunk));
+                for (n, sum) in sums.iter_mut().enumerate() {
                     let x = tokens.as_ptr().add(n * c + i);
-                    sums[n][r] = simd.mul_add(w0, simd.load(x), sums[n][r]);
-                    sums[n][r] = simd.mul_add(w1, simd.load(x.add(S::LANES)), sums[n][r]);
+                    *sum = simd.mul_add(w0, simd.load(x), *sum);
+                    *sum = simd.mul_add(w1, simd.load(x.add(S::LANES)), *sum);
                 }
             }
         }
-        i += 2 * S::LANES;
+        i += packing.chunk;
     }
-    let mut dots = [[0.0; R]; N];
-    for n in 0..N {
-        for r in 0..R {
-            let mut dot = simd.sum(sums[n][r]);
-            for i in whole..c {
-                dot = simd.mul_add_1(M::weight(&rows[r * c..][..c], i), tokens[n * c + i], dot);
+    let mut dots = [[0.0; N]; R];
+    for (r, (dots, sums)) in dots.iter_mut().zip(&sums).enumerate() {
+        let rest = &group[rows * whole + (first + r) * (c - whole)..][..c - whole];
+        for (n, (dot, &sum)) in dots.iter_mut().zip(sums).enumerate() {
+            *dot = simd.sum(sum);
+            for (i, &x) in tokens[n * c + whole..][..c - whole].iter().enumerate() {
+                *dot = simd.mul_add_1(M::weight(rest, i), x, *dot);
             }
-            dots[n][r] = dot;
         }
     }
     dots
@@ -248,21 +289,27 @@ mod tests {
             let (inp, weight, bias) = (random(n * c, 0), random(oc * c, 1), random(oc, 2));
             let mut want = vec![0.0; n * oc];
             matmul_forward(&mut want, &inp, &weight, Some(&bias), c);
-            let mut ints = vec![0; oc * c];
-            let scales: Vec<f32> = ints
-                .chunks_mut(c)
-                .zip(weight.chunks(c))
-                .map(|(ints, row)| int16::encode(ints, row).expect("finite"))
-                .collect();
             for level in Level::available() {
+                let packing = Packing { c, oc, chunk: 2 * level.lanes() };
+                let (mut packed, mut ints, mut scales) = (vec![f32::NAN; oc * c], vec![0; oc * c], vec![0.0; oc]);
+                for (row, weight) in weight.chunks(c).enumerate() {
+                    let mut row_ints = vec![0; c];
+                    scales[row] = int16::encode(&mut row_ints, weight).expect("finite");
+                    let mut at = 0;
+                    for piece in packing.pieces(row) {
+                        packed[piece.clone()].copy_from_slice(&weight[at..][..piece.len()]);
+                        ints[piece.clone()].copy_from_slice(&row_ints[at..][..piece.len()]);
+                        at += piece.len();
+                    }
+                }
                 let mut out = vec![1.0; n * oc];
                 let bias = Some(&bias[..]);
-                level.run(Linear { out: &mut out, inp: &inp, matrix: F32(&weight), bias, c, adds: true });
+                level.run(Linear { out: &mut out, inp: &inp, matrix: F32(&packed), bias, packing, adds: true });
                 check(&out, &want, 1.0, tolerance(c, 0.0), level);
                 let mut inp = inp.clone();
                 level.run(Deinterleave { inout: &mut inp, c });
                 let matrix = Int16 { ints: &ints, scales: &scales };
-                level.run(Linear { out: &mut out, inp: &inp, matrix, bias, c, adds: false });
+                level.run(Linear { out: &mut out, inp: &inp, matrix, bias, packing, adds: false });
                 check(&out, &want, 0.0, tolerance(c, 1e-4), level);
             }
         }

@@ -96,6 +96,19 @@ impl Level {
         Self::available().last().unwrap_or(Self::Portable)
     }
 
+    /// Lanes of its vectors.
+    pub(super) const fn lanes(self) -> usize {
+        match self {
+            Self::Portable => <portable::Portable as Simd>::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => <avx2::Avx2 as Simd>::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => <avx512::Avx512 as Simd>::LANES,
+            #[cfg(target_arch = "wasm32")]
+            Self::Simd128 => <simd128::Simd128 as Simd>::LANES,
+        }
+    }
+
     /// Its name, for a report.
     pub(super) const fn name(self) -> &'static str {
         match self {

@@ -147,8 +147,7 @@ impl Stored {
 
     pub(super) fn elements(self, dims: &Dims) -> u128 {
         let axes = self.tensor.row().shape;
-        let elements =
-            |axes: &[super::dims::Dim]| axes.iter().fold(1_u128, |n, &dim| n.saturating_mul(dims.get(dim)));
+        let elements = |axes: &[super::dims::Dim]| axes.iter().fold(1_u128, |n, &dim| n.saturating_mul(dims.get(dim)));
         match self.role {
             Role::Absmax => elements(axes).div_ceil(QUANTISATION_BLOCK),
             Role::RowScale => elements(axes.get(..1).unwrap_or(axes)),
