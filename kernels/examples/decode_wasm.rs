@@ -60,7 +60,10 @@ fn random(shape: GptShape, storage: Storage) -> Option<Decoder> {
 /// Forgets the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn reset() {
-    with(|decoder| Some(decoder.reset()));
+    with(|decoder| {
+        decoder.reset();
+        Some(())
+    });
 }
 
 /// Goes on with a token; gives where the logits lie.
