@@ -7,6 +7,7 @@
 pub mod cpu;
 #[cfg(feature = "train")]
 pub mod fast;
+pub mod decode;
 pub mod layout;
 pub mod rng;
 pub mod sampling;

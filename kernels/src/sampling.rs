@@ -54,12 +54,15 @@ pub fn sample(logits: &[f32], sampling: &Sampling, draw: u32, scratch: &mut Vec<
     let key = sampling.key(draw);
     let mut best = (f32::NEG_INFINITY, 0);
     for (&logit, token) in logits.iter().zip(0_u32..) {
-        let score = match sampling.temperature {
-            temperature if temperature > 0.0 => logit / temperature + gumbel(key, token),
-            _ => logit,
-        };
-        if logit >= threshold && score > best.0 {
-            best = (score, token);
+        // Asked first: the noise takes two logarithms, and most tokens of a large vocabulary are not kept.
+        if logit >= threshold {
+            let score = match sampling.temperature {
+                temperature if temperature > 0.0 => logit / temperature + gumbel(key, token),
+                _ => logit,
+            };
+            if score > best.0 {
+                best = (score, token);
+            }
         }
     }
     best.1

@@ -18,6 +18,8 @@ pub enum Dtype {
     Int64,
     /// Indices of sorting and compiled code.
     Int32,
+    /// Matrices of inference on the CPU, with a scale a row.
+    Int16,
     /// Quantised optimizer state, random number generator state.
     Uint8,
     /// Seeds of a random number generator.
@@ -33,7 +35,7 @@ impl Dtype {
         match self {
             Self::Float64 | Self::Int64 | Self::Uint64 => 8,
             Self::Float32 | Self::Int32 => 4,
-            Self::Float16 | Self::Bfloat16 => 2,
+            Self::Float16 | Self::Bfloat16 | Self::Int16 => 2,
             Self::Uint8 | Self::Bool => 1,
         }
     }
@@ -48,6 +50,7 @@ impl Dtype {
             Self::Bfloat16 => "bfloat16",
             Self::Int64 => "int64",
             Self::Int32 => "int32",
+            Self::Int16 => "int16",
             Self::Uint8 => "uint8",
             Self::Uint64 => "uint64",
             Self::Bool => "bool",

@@ -144,7 +144,13 @@ impl Device {
             Dtype::Float32 => self.rates.fp32,
             Dtype::Float16 => self.rates.fp16,
             Dtype::Bfloat16 => self.rates.bf16,
-            Dtype::Float64 | Dtype::Int64 | Dtype::Int32 | Dtype::Uint8 | Dtype::Uint64 | Dtype::Bool => None,
+            Dtype::Float64
+            | Dtype::Int64
+            | Dtype::Int32
+            | Dtype::Int16
+            | Dtype::Uint8
+            | Dtype::Uint64
+            | Dtype::Bool => None,
         }
     }
 

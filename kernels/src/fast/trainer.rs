@@ -100,8 +100,8 @@ pub struct Trainer {
     grads: Vec<f32>,
     m: Vec<f32>,
     v: Vec<f32>,
-    /// Inputs, then targets.
-    tokens: Vec<u32>,
+    inputs: Vec<u32>,
+    targets: Vec<u32>,
     room: Room,
 }
 
@@ -122,10 +122,10 @@ impl Trainer {
         let n = layout.entries().len();
         let [params, grads] = [Role::Value, Role::Value].map(|role| arena.flat(n, role));
         let [m, v] = [Role::ExpAvg, Role::ExpAvgSq].map(|role| arena.flat(n, role));
-        let tokens = arena.tokens(Tensor::Tokens);
+        let [inputs, targets] = [Tensor::Tokens; 2].map(|tensor| arena.tokens(tensor));
         let room = Room::new(&mut arena, sizes.l, config.dropout() > 0.0);
         let allocated_bytes = arena.finish();
-        Ok(Self { layout, sizes, team, allocated_bytes, planned, params, grads, m, v, tokens, room })
+        Ok(Self { layout, sizes, team, allocated_bytes, planned, params, grads, m, v, inputs, targets, room })
     }
 
     /// What was to be allocated.
@@ -183,8 +183,7 @@ impl Trainer {
 
     /// The batch to be computed next, (B, T) each: inputs and targets, to be written by the caller.
     pub fn batch_mut(&mut self) -> (&mut [u32], &mut [u32]) {
-        let half = self.tokens.len() / 2;
-        self.tokens.split_at_mut(half)
+        (&mut self.inputs, &mut self.targets)
     }
 
     /// The mean loss of the batch, without dropout.
@@ -204,10 +203,8 @@ impl Trainer {
     }
 
     fn run(&mut self, micro: Option<Micro>) -> f64 {
-        let half = self.tokens.len() / 2;
-        let (inp, targets) = self.tokens.split_at(half);
-        let v = self.sizes.v;
-        assert!(self.tokens.iter().all(|&token| (token as usize) < v), "a token is a row of the embedding");
+        let (inp, targets, v) = (&self.inputs, &self.targets, self.sizes.v);
+        assert!(inp.iter().chain(targets).all(|&token| (token as usize) < v), "a token is a row of the embedding");
         let model =
             Model { layout: &self.layout, sizes: self.sizes, threads: self.team.threads(), params: &self.params };
         let (grads, room) = (&mut self.grads, &mut self.room);
@@ -223,7 +220,7 @@ impl Trainer {
                 model.classify(room, targets, None);
             }
         });
-        self.room.losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / half as f64
+        self.room.losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / targets.len() as f64
     }
 
     /// The length of all gradients together.

@@ -3,6 +3,12 @@
 //! A plan of ours is this list and nothing besides. The engine allocates from it, so that what was planned is what is
 //! allocated, to the byte.
 
+mod decoder;
+mod training;
+
+pub use decoder::{PREFILL_TOKENS, Storage, decoder, is_multiplied};
+pub use training::cpu_training;
+
 use super::{
     GptConfig,
     tensors::{Category, Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
@@ -93,6 +99,12 @@ impl Buffers {
         Ok(())
     }
 
+    /// The same list, to go on with tensors of other dimensions.
+    #[must_use]
+    pub fn then(self, dims: Dims) -> Self {
+        Self { dims, ..self }
+    }
+
     /// All, in the order in which they were added.
     #[must_use]
     pub fn all(&self) -> &[Buffer] {
@@ -105,55 +117,6 @@ impl Buffers {
         self.all.iter().map(|buffer| buffer.bytes).fold(0, u64::saturating_add)
     }
 }
-
-/// What the trainer on CPU threads allocates, in float32: everything, for the whole run.
-///
-/// # Errors
-/// A tensor is larger than any machine's memory.
-pub fn cpu_training(config: &GptConfig, batch_size: u64, threads: u64) -> Result<Buffers, TensorTooLarge> {
-    let mut buffers = Buffers::new(Dims { threads, ..Dims::without_card(config, batch_size) });
-    for role in [Companion::Itself, Companion::Gradient, Companion::ExpAvg, Companion::ExpAvgSq] {
-        buffers.add_parameters(config, role)?;
-    }
-    for tensor in [Tensor::Tokens, Tensor::Residual, Tensor::Ln1] {
-        buffers.add(tensor, None)?;
-    }
-    if config.dropout() > 0.0 {
-        buffers.add(Tensor::Attproj, None)?;
-    }
-    buffers.add_blocks(config, &CPU_BLOCK)?;
-    for tensor in CPU_ONCE {
-        buffers.add(tensor, None)?;
-    }
-    Ok(buffers)
-}
-
-/// What a block's forward keeps for its backward on the CPU. Residuals are added in place: a layer norm's backward
-/// needs only its normalised rows, which its result is made of again.
-const CPU_BLOCK: [Tensor; 9] = [
-    Tensor::Xhat1,
-    Tensor::Ln1Rstd,
-    Tensor::Qkv,
-    Tensor::AttyRows,
-    Tensor::AttLse,
-    Tensor::Xhat2,
-    Tensor::Ln2Rstd,
-    Tensor::Fch,
-    Tensor::FchGelu,
-];
-
-const CPU_ONCE: [Tensor; 10] = [
-    Tensor::XhatF,
-    Tensor::LnfRstd,
-    Tensor::TrainerLogits,
-    Tensor::FusedLosses,
-    Tensor::Dresidual,
-    Tensor::Dln1,
-    Tensor::Datty,
-    Tensor::Dqkv,
-    Tensor::Dfch,
-    Tensor::AttScratch,
-];
 
 /// What is added for every parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +152,7 @@ mod tests {
         assert_eq!(buffers.bytes(), 4 * 4 * 124_439_808);
         assert_eq!(buffers.all()[0].name(), "transformer.wte.weight");
     }
+
 
     #[test]
     fn what_no_machine_holds_is_refused_by_name() {

@@ -23,10 +23,14 @@ pub enum Role {
     Denominator,
     /// The copy of a parameter that a resumed checkpoint's `state_dict` keeps.
     Checkpoint,
+    /// A matrix in 16-bit integers, as inference on the CPU may keep it.
+    Int16,
+    /// The float32 scale of each row of such a matrix.
+    RowScale,
 }
 
 impl Role {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Value,
         Self::ExpAvg,
         Self::ExpAvgSq,
@@ -35,6 +39,8 @@ impl Role {
         Self::Absmax,
         Self::Denominator,
         Self::Checkpoint,
+        Self::Int16,
+        Self::RowScale,
     ];
 }
 
@@ -82,7 +88,7 @@ impl Stored {
     pub fn category(self) -> Category {
         match self.role {
             Role::Value => self.tensor.category(),
-            Role::Checkpoint => Category::Parameters,
+            Role::Checkpoint | Role::Int16 | Role::RowScale => Category::Parameters,
             _ => Category::OptimizerState,
         }
     }
@@ -92,7 +98,7 @@ impl Stored {
     pub fn lifetime(self) -> Lifetime {
         match self.role {
             Role::Value => self.tensor.lifetime(),
-            Role::Checkpoint => Lifetime::Run,
+            Role::Checkpoint | Role::Int16 | Role::RowScale => Lifetime::Run,
             Role::Denominator => Lifetime::Intermediate,
             _ => Lifetime::FromFirstStep,
         }
@@ -104,6 +110,7 @@ impl Stored {
         match self.role {
             Role::Value => self.tensor.dtype(compute),
             Role::State1 | Role::State2 => Dtype::Uint8,
+            Role::Int16 => Dtype::Int16,
             _ => Dtype::Float32,
         }
     }
@@ -112,7 +119,7 @@ impl Stored {
     #[must_use]
     pub fn shape(self, dims: &Dims) -> Shape {
         match self.role {
-            Role::Absmax => {
+            Role::Absmax | Role::RowScale => {
                 let n = u64::try_from(self.elements(dims)).unwrap_or(u64::MAX);
                 Shape { dims: [n, 1, 1, 1], rank: 1 }
             }
@@ -133,12 +140,19 @@ impl Stored {
             Role::Absmax => format!("absmax of {name}"),
             Role::Denominator => format!("denominator of {name}"),
             Role::Checkpoint => format!("state_dict's {name}"),
+            Role::Int16 => format!("16-bit {name}"),
+            Role::RowScale => format!("row scales of {name}"),
         }
     }
 
     pub(super) fn elements(self, dims: &Dims) -> u128 {
-        let elements = self.tensor.row().shape.iter().fold(1_u128, |n, &dim| n.saturating_mul(dims.get(dim)));
-        if self.role == Role::Absmax { elements.div_ceil(QUANTISATION_BLOCK) } else { elements }
+        let axes = self.tensor.row().shape;
+        let elements = |axes: &[super::dims::Dim]| axes.iter().fold(1_u128, |n, &dim| n.saturating_mul(dims.get(dim)));
+        match self.role {
+            Role::Absmax => elements(axes).div_ceil(QUANTISATION_BLOCK),
+            Role::RowScale => elements(axes.get(..1).unwrap_or(axes)),
+            _ => elements(axes),
+        }
     }
 
     /// Bytes of its elements, without the allocator's rounding; `None` where they leave `u64`.

@@ -267,8 +267,10 @@ tensor_table! {
     // A fused linear and cross-entropy kernel: its forward makes the gradients.
     FusedLogits "logits of a fused chunk" LogitsAndLoss Intermediate compute [FusedTokens, V];
     FusedLosses "losses a token" LogitsAndLoss Intermediate f32 [BT];
-    // Our own trainer.
-    Tokens "tokens and targets" Input Run i32 [Two, BT];
+    // Engines of ours.
+    Tokens "tokens" Input Run i32 [BT];
     TrainerLogits "logits of a chunk" LogitsAndLoss Scratch f32 [TrainerTokens, V];
     AttScratch "attention blocks of each thread" Workspace Scratch f32 [Threads, AttScratch];
+    KvCache "k and v cache" Activations Run f32 [B, H, T, D];
+    AttLast "att of the last token" Activations Run f32 [B, H, T];
 }
