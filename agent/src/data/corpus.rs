@@ -32,7 +32,7 @@ pub fn corpus(seed: u64, bytes: usize) -> String {
     let mut rng = Rng::new(seed);
     let mut text = String::with_capacity(bytes + 4096);
     while text.len() < bytes {
-        let plot = rng.pick(&plots.plots);
+        let plot = &plots.plots[rng.index(plots.plots.len())];
         text.push_str(&story(&words, &plots, plot, &mut rng));
         text.push_str(&format!("\n\nThe end.\n\n{SEPARATOR}\n\n"));
     }
@@ -41,14 +41,14 @@ pub fn corpus(seed: u64, bytes: usize) -> String {
 
 fn story(words: &Words, plots: &Plots, plot: &Plot, rng: &mut Rng) -> String {
     let scene = Scene::draw(words, plots, plot, rng);
-    let mut text = format!("# {}\n", title_case(&scene.tell(*rng.pick(&plot.titles), rng)));
+    let mut text = format!("# {}\n", title_case(&scene.tell(rng.pick(&plot.titles), rng)));
     for (i, beat) in plot.beats.iter().enumerate() {
         text.push_str(match (i, beat.paragraph) {
             (0, _) => "\n",
             (_, true) => "\n\n",
             (_, false) => " ",
         });
-        text.push_str(&sentence_case(&scene.tell(*rng.pick(&beat.lines), rng)));
+        text.push_str(&sentence_case(&scene.tell(rng.pick(&beat.lines), rng)));
     }
     text
 }

@@ -157,7 +157,7 @@ impl Decoder<'_> {
             Tokenizer::Char(tokenizer) => text.push(tokenizer.char(id).unwrap_or(char::REPLACEMENT_CHARACTER)),
             Tokenizer::Gpt2 => match gpt2().decode_bytes(&[id]) {
                 Ok(bytes) if self.pending.is_empty() && bytes.is_ascii() => {
-                    text.extend(bytes.into_iter().map(char::from))
+                    text.extend(bytes.into_iter().map(char::from));
                 }
                 Ok(bytes) => self.take(&bytes, text),
                 Err(_) => {

@@ -36,8 +36,8 @@ impl Rng {
     }
 
     /// One of them.
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.index(list.len())]
+    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.index(list.len())]
     }
 }
 

@@ -36,7 +36,7 @@ impl<'a> Scene<'a> {
         cast("P", "name");
         cast("bond", if a_is_she { "brother" } else { "sister" });
         for group in &plot.kits {
-            slots.extend(rng.pick(group).iter().map(|(name, word)| ((*name).to_owned(), *word)));
+            slots.extend(group[rng.index(group.len())].iter().map(|(name, word)| ((*name).to_owned(), *word)));
         }
         Self { words, plots, slots, numbers: numbers(rng), a_is_she }
     }
@@ -60,11 +60,11 @@ impl<'a> Scene<'a> {
             };
             if rest[at..].starts_with('[') {
                 let choices = choices(inner);
-                self.expand(*rng.pick(&choices), rng, told);
+                self.expand(rng.pick(&choices), rng, told);
             } else if let Some(fragment) = inner.strip_prefix('>') {
                 let lines = self.plots.fragments.get(fragment);
                 let lines = lines.unwrap_or_else(|| panic!("there is no fragment {fragment:?}"));
-                self.expand(*rng.pick(lines), rng, told);
+                self.expand(rng.pick(lines), rng, told);
             } else {
                 told.push_str(&self.slot(inner));
             }
