@@ -5,9 +5,9 @@
 //! `headroom_shared`. Files, threads' lifetimes and the training loop are the agent's.
 
 pub mod cpu;
+pub mod decode;
 #[cfg(feature = "train")]
 pub mod fast;
-pub mod decode;
 pub mod layout;
 pub mod rng;
 pub mod sampling;

@@ -153,7 +153,6 @@ mod tests {
         assert_eq!(buffers.all()[0].name(), "transformer.wte.weight");
     }
 
-
     #[test]
     fn what_no_machine_holds_is_refused_by_name() {
         let config = gpt2(1 << 32);
