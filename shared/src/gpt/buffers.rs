@@ -3,6 +3,8 @@
 //! A plan of ours is this list and nothing besides. The engine allocates from it, so that what was planned is what is
 //! allocated, to the byte.
 
+pub mod inference;
+
 use super::{
     GptConfig,
     tensors::{Category, Dims, Role, Stored, Tensor, TensorTooLarge, parameters},

@@ -51,6 +51,8 @@ pub(super) enum Dim {
     /// Tokens a chunk of a chunked cross-entropy, and of a fused one.
     ChunkTokens,
     FusedTokens,
+    /// Bytes of what an engine is told before a pass, or tells after one.
+    Exchange,
 }
 
 /// What the shapes of one run's tensors are made of.
@@ -149,6 +151,10 @@ const MAX_DIVISOR_STEPS: u32 = 64;
 /// Pieces that a chunked cross-entropy cuts the tokens of a micro-batch into.
 pub const CROSS_ENTROPY_CHUNKS: u64 = 8;
 
+/// Bytes of a buffer of settings or choices: a token and thirty candidates with their probabilities, and what WebGPU
+/// aligns buffers to.
+pub const EXCHANGE_BYTES: u64 = 256;
+
 /// Tokens that a fused linear cross-entropy takes at a time.
 ///
 /// Source: Liger-Kernel's `fused_linear_cross_entropy_forward`: the chunk is made so small that its logits take about
@@ -213,6 +219,7 @@ impl Dims {
             Dim::LossSplits => u128::from(inner_splits(self.b * self.t, self.resident_threads)),
             Dim::NElements => u128::from(self.n_parameters),
             Dim::ChunkTokens => (b * t).div_ceil(u128::from(CROSS_ENTROPY_CHUNKS)),
+            Dim::Exchange => u128::from(EXCHANGE_BYTES),
             Dim::FusedTokens => fused_chunk_tokens(b * t, v, c),
         }
     }

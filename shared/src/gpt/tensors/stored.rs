@@ -23,10 +23,12 @@ pub enum Role {
     Denominator,
     /// The copy of a parameter that a resumed checkpoint's `state_dict` keeps.
     Checkpoint,
+    /// A parameter that is stored in half precision and nowhere else.
+    Half,
 }
 
 impl Role {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Value,
         Self::ExpAvg,
         Self::ExpAvgSq,
@@ -35,6 +37,7 @@ impl Role {
         Self::Absmax,
         Self::Denominator,
         Self::Checkpoint,
+        Self::Half,
     ];
 }
 
@@ -82,7 +85,7 @@ impl Stored {
     pub fn category(self) -> Category {
         match self.role {
             Role::Value => self.tensor.category(),
-            Role::Checkpoint => Category::Parameters,
+            Role::Half | Role::Checkpoint => Category::Parameters,
             _ => Category::OptimizerState,
         }
     }
@@ -92,7 +95,7 @@ impl Stored {
     pub fn lifetime(self) -> Lifetime {
         match self.role {
             Role::Value => self.tensor.lifetime(),
-            Role::Checkpoint => Lifetime::Run,
+            Role::Half | Role::Checkpoint => Lifetime::Run,
             Role::Denominator => Lifetime::Intermediate,
             _ => Lifetime::FromFirstStep,
         }
@@ -104,6 +107,7 @@ impl Stored {
         match self.role {
             Role::Value => self.tensor.dtype(compute),
             Role::State1 | Role::State2 => Dtype::Uint8,
+            Role::Half => Dtype::Float16,
             _ => Dtype::Float32,
         }
     }
@@ -125,7 +129,7 @@ impl Stored {
     pub fn name(self, layer: Option<u64>) -> String {
         let name = self.tensor.full_name(layer);
         match self.role {
-            Role::Value => name,
+            Role::Value | Role::Half => name,
             Role::ExpAvg => format!("exp_avg of {name}"),
             Role::ExpAvgSq => format!("exp_avg_sq of {name}"),
             Role::State1 => format!("8-bit exp_avg of {name}"),

@@ -267,4 +267,8 @@ tensor_table! {
     // A fused linear and cross-entropy kernel: its forward makes the gradients.
     FusedLogits "logits of a fused chunk" LogitsAndLoss Intermediate compute [FusedTokens, V];
     FusedLosses "losses a token" LogitsAndLoss Intermediate f32 [BT];
+    // Inference by kernels of ours.
+    Tokens "tokens" Input Run i32 [T];
+    KvCache "k and v cache" Activations Run f32 [B, H, T, D];
+    Exchange "settings and choices" Workspace Run u8 [Exchange];
 }
