@@ -8,3 +8,5 @@ pub mod cpu;
 pub mod layout;
 pub mod rng;
 pub mod sampling;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;
