@@ -9,6 +9,7 @@
 pub mod adamw_update;
 pub mod attention_backward;
 pub mod attention_forward;
+pub mod cached;
 pub mod crossentropy;
 pub mod dropout;
 pub mod encoder;
@@ -18,6 +19,8 @@ pub mod gpt;
 pub mod layernorm_backward;
 pub mod layernorm_forward;
 pub mod matmul;
+pub mod matvec_forward;
+pub mod pack;
 pub mod real;
 pub mod residual_forward;
 

@@ -12,3 +12,5 @@ pub mod layout;
 pub mod rng;
 pub mod sampling;
 pub mod weights;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;

@@ -26,10 +26,15 @@ impl Sampling {
     }
 }
 
-/// Standard Gumbel noise of a token: -ln(-ln(u)), with u from the upper 24 bits of its hash, never 0 or 1.
+/// Standard Gumbel noise of a token: -ln(-ln(u)), with u from the upper 23 bits of its hash, never 0 or 1. With 24 the
+/// sum below would be rounded, and the largest hash to u = 1 and infinite noise.
 #[must_use]
 pub fn gumbel(key: u32, token: u32) -> f32 {
-    let u = ((hash(key, token) >> 8) as f32 + 0.5) * (1.0 / 16_777_216.0);
+    gumbel_of(hash(key, token))
+}
+
+fn gumbel_of(hash: u32) -> f32 {
+    let u = ((hash >> 9) as f32 + 0.5) * (1.0 / 8_388_608.0);
     -(-u.ln()).ln()
 }
 
@@ -68,9 +73,58 @@ pub fn sample(logits: &[f32], sampling: &Sampling, draw: u32, scratch: &mut Vec<
     best.1
 }
 
+/// A token that could come next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The token.
+    pub token: u32,
+    /// How likely it is, among those that are kept; where the temperature is 0, at a temperature of 1.
+    pub probability: f32,
+}
+
+/// The likeliest `n` tokens of those kept, likeliest first; of equals the one of the smaller number.
+///
+/// Shapes: `logits` (V). `scratch` is reused between calls.
+#[must_use]
+pub fn candidates(logits: &[f32], sampling: &Sampling, n: usize, scratch: &mut Vec<f32>) -> Vec<Candidate> {
+    let threshold = top_k_threshold(logits, sampling.top_k, scratch);
+    let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
+    let mut kept: Vec<(f32, u32)> = logits.iter().copied().zip(0..).filter(|&(logit, _)| logit >= threshold).collect();
+    kept.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let max = kept.first().map_or(0.0, |&(logit, _)| logit);
+    let sum: f64 = kept.iter().map(|&(logit, _)| f64::from((logit - max) / temperature).exp()).sum();
+    let probability = |logit: f32| f64::from((logit - max) / temperature).exp() / sum;
+    #[expect(clippy::cast_possible_truncation, reason = "a probability is shown, not computed with")]
+    let candidate = |&(logit, token): &(f32, u32)| Candidate { token, probability: probability(logit) as f32 };
+    kept.iter().take(n).map(candidate).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn noise_is_finite_for_every_hash() {
+        for hash in [0, 1, 511, 512, u32::MAX / 2, u32::MAX - 512, u32::MAX] {
+            assert!(gumbel_of(hash).is_finite(), "{hash}");
+        }
+        assert!(gumbel_of(u32::MAX) > 16.0 && gumbel_of(0) < -2.0);
+    }
+
+    #[test]
+    fn candidates_are_the_likeliest_with_what_they_share() {
+        let logits = [0.1_f32, 0.4, 0.3, 0.1, 0.1].map(f32::ln);
+        let list = |top_k, n| {
+            let sampling = Sampling { temperature: 1.0, top_k, seed: 1 };
+            candidates(&logits, &sampling, n, &mut Vec::new())
+        };
+        let tokens = |list: &[Candidate]| list.iter().map(|candidate| candidate.token).collect::<Vec<_>>();
+        assert_eq!(tokens(&list(0, 4)), [1, 2, 0, 3]);
+        assert!((list(0, 1)[0].probability - 0.4).abs() < 1e-6);
+        let two = list(2, 9);
+        assert_eq!(tokens(&two), [1, 2]);
+        assert!((two[0].probability - 4.0 / 7.0).abs() < 1e-6);
+    }
 
     fn frequencies(logits: &[f32], sampling: Sampling) -> Vec<f64> {
         let mut counts = vec![0.0; logits.len()];

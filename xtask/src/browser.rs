@@ -12,6 +12,13 @@ use std::{
 
 /// Debian's and Ubuntu's packages. libvulkan1 is the loader, mesa-vulkan-drivers has the software driver.
 const DEBIAN_PACKAGES: &[&str] = &["chromium", "chromium-driver", "mesa-vulkan-drivers", "libvulkan1"];
+/// Those that the shaders' tests take.
+const VULKAN_PACKAGES: &[&str] = &["mesa-vulkan-drivers", "libvulkan1"];
+const VULKAN_HINT: &str =
+    "install the Vulkan loader and a driver, Mesa's software driver (lavapipe) where there is no GPU:
+      Debian, Ubuntu  apt install libvulkan1 mesa-vulkan-drivers
+      Fedora          dnf install vulkan-loader mesa-vulkan-drivers
+      Arch            pacman -S vulkan-icd-loader vulkan-swrast";
 const INSTALL_HINT: &str = "install Chromium, its chromedriver and Mesa's software Vulkan driver (lavapipe):
       Debian    apt install chromium chromium-driver mesa-vulkan-drivers
       Ubuntu    its chromium is a snap; install Google Chrome and the chromedriver of the same version
@@ -36,7 +43,7 @@ pub struct Browser {
 /// Finds the browser, installing it where that can be done unasked.
 pub fn ensure(shell: &Shell) -> Result<Browser> {
     if find(shell).is_err() {
-        install(shell)?;
+        install(shell, "Chromium, its driver and a software Vulkan driver", DEBIAN_PACKAGES, INSTALL_HINT)?;
     }
     let browser = find(shell)?;
     let majors = (major(shell, &browser.chromium), major(shell, &browser.chromedriver));
@@ -49,6 +56,15 @@ pub fn ensure(shell: &Shell) -> Result<Browser> {
         ))
         .hint(INSTALL_HINT)),
     }
+}
+
+/// Sees to a Vulkan driver, which the shaders' tests need, on Linux; elsewhere they say themselves what is missing.
+pub fn ensure_vulkan(shell: &Shell) -> Result<()> {
+    if cfg!(not(target_os = "linux")) || has_vulkan() {
+        return Ok(());
+    }
+    install(shell, "a software Vulkan driver", VULKAN_PACKAGES, VULKAN_HINT)?;
+    if has_vulkan() { Ok(()) } else { Err(Failure::new("a Vulkan driver is missing").hint(VULKAN_HINT)) }
 }
 
 fn find(shell: &Shell) -> Result<Browser> {
@@ -81,19 +97,17 @@ fn major_of(printed: &str) -> Option<u32> {
     printed.split_whitespace().filter_map(|word| word.split_once('.')).find_map(|(major, _)| major.parse().ok())
 }
 
-fn install(shell: &Shell) -> Result<()> {
+fn install(shell: &Shell, what: &str, packages: &[&str], hint: &'static str) -> Result<()> {
     let Some(sudo) = may_install(shell) else {
-        return Err(
-            Failure::new("the tests of the page need a browser, and this user may not install one").hint(INSTALL_HINT)
-        );
+        return Err(Failure::new(format!("the tests need {what}, and this user may not install it")).hint(hint));
     };
     let apt = |args: &[&str]| {
         let (program, first): (&str, &[&str]) = if sudo { ("sudo", &["-n", "apt-get"]) } else { ("apt-get", &[]) };
-        shell.cmd(program).args(first).args(args).env("DEBIAN_FRONTEND", "noninteractive").run(INSTALL_HINT)
+        shell.cmd(program).args(first).args(args).env("DEBIAN_FRONTEND", "noninteractive").run(hint)
     };
-    step("install Chromium and a software Vulkan driver", "the tests drive the page in a real browser", || {
+    step(&format!("install {what}"), "the tests need it", || {
         apt(&["update", "-qq"])?;
-        apt(&[&["install", "-y", "-qq", "--no-install-recommends"], DEBIAN_PACKAGES].concat())
+        apt(&[&["install", "-y", "-qq", "--no-install-recommends"], packages].concat())
     })
 }
 

@@ -9,8 +9,9 @@ use crate::{
     tools,
 };
 
-/// Packages that the page is made of without being the page's own.
-const SHARED_WITH_PAGE: &[&str] = &["headroom-shared"];
+/// Packages that the page is made of without being the page's own, with the features that it takes.
+const SHARED_WITH_PAGE: &[(&str, &str)] =
+    &[("headroom-shared", "--all-features"), ("headroom-kernels", "--features=wgpu")];
 
 /// Runs all checks, also after one that finds something, and then names those that did.
 pub fn run(shell: &Shell) -> Result<()> {
@@ -27,9 +28,9 @@ pub fn run(shell: &Shell) -> Result<()> {
             results.push(clippy(shell, name, &["--no-default-features"], None));
         }
     }
-    let page = packages.of_page(&shell.root).map(|package| package.name.as_str());
-    for name in page.chain(SHARED_WITH_PAGE.iter().copied()) {
-        results.push(clippy(shell, name, &["--all-features", "--target", "wasm32-unknown-unknown"], Some("wasm")));
+    let page = packages.of_page(&shell.root).map(|package| (package.name.as_str(), "--all-features"));
+    for (name, features) in page.chain(SHARED_WITH_PAGE.iter().copied()) {
+        results.push(clippy(shell, name, &[features, "--target", "wasm32-unknown-unknown"], Some("wasm")));
     }
     results.push(fuzz::lint(shell));
     let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();

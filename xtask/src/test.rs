@@ -88,6 +88,7 @@ fn empty_file(file: &Path) -> Result<()> {
 
 /// Builds what the end-to-end tests use, and says where it is.
 fn environment(shell: &Shell, options: &Options, skips: PathBuf) -> Result<Vec<(&'static str, PathBuf)>> {
+    browser::ensure_vulkan(shell)?;
     page::ensure(shell, Build::Release)?;
     let headroom = run::build_headroom(shell, Build::Release)?;
     let mut environment =

@@ -3,6 +3,7 @@
 //! A plan of ours is this list and nothing besides. The engine allocates from it, so that what was planned is what is
 //! allocated, to the byte.
 
+pub mod inference;
 mod decoder;
 mod training;
 

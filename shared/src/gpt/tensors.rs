@@ -15,7 +15,7 @@ mod parameters;
 mod stored;
 mod table;
 
-pub use dims::{ATTENTION_BLOCK, CROSS_ENTROPY_CHUNKS, Dims, ResidentThreads};
+pub use dims::{ATTENTION_BLOCK, CROSS_ENTROPY_CHUNKS, Dims, EXCHANGE_BYTES, ResidentThreads};
 pub use parameters::{Parameter, parameters};
 pub use stored::{Role, Stored};
 pub use table::Tensor;

@@ -56,6 +56,8 @@ pub(super) enum Dim {
     /// Threads of our own trainer, and what each needs for attention.
     Threads,
     AttScratch,
+    /// Bytes of what an engine is told before a pass, or tells after one.
+    Exchange,
 }
 
 /// What the shapes of one run's tensors are made of.
@@ -156,6 +158,10 @@ const MAX_DIVISOR_STEPS: u32 = 64;
 /// Pieces that a chunked cross-entropy cuts the tokens of a micro-batch into.
 pub const CROSS_ENTROPY_CHUNKS: u64 = 8;
 
+/// Bytes of a buffer of settings or choices: a token and thirty candidates with their probabilities, and what WebGPU
+/// aligns buffers to.
+pub const EXCHANGE_BYTES: u64 = 256;
+
 /// Tokens that a fused linear cross-entropy takes at a time.
 ///
 /// Source: Liger-Kernel's `fused_linear_cross_entropy_forward`: the chunk is made so small that its logits take about
@@ -237,6 +243,7 @@ impl Dims {
             Dim::LossSplits => u128::from(inner_splits(self.b * self.t, self.resident_threads)),
             Dim::NElements => u128::from(self.n_parameters),
             Dim::ChunkTokens => (b * t).div_ceil(u128::from(CROSS_ENTROPY_CHUNKS)),
+            Dim::Exchange => u128::from(EXCHANGE_BYTES),
             Dim::FusedTokens => fused_chunk_tokens(b * t, v, c),
             Dim::TrainerTokens => u128::from(trainer_chunk_tokens(self.b * self.t)),
             Dim::Threads => u128::from(self.threads),

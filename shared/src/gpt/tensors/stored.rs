@@ -27,10 +27,12 @@ pub enum Role {
     Int16,
     /// The float32 scale of each row of such a matrix.
     RowScale,
+    /// A parameter that is stored in half precision and nowhere else.
+    Half,
 }
 
 impl Role {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Value,
         Self::ExpAvg,
         Self::ExpAvgSq,
@@ -41,6 +43,7 @@ impl Role {
         Self::Checkpoint,
         Self::Int16,
         Self::RowScale,
+        Self::Half,
     ];
 }
 
@@ -88,7 +91,7 @@ impl Stored {
     pub fn category(self) -> Category {
         match self.role {
             Role::Value => self.tensor.category(),
-            Role::Checkpoint | Role::Int16 | Role::RowScale => Category::Parameters,
+            Role::Half | Role::Checkpoint | Role::Int16 | Role::RowScale => Category::Parameters,
             _ => Category::OptimizerState,
         }
     }
@@ -98,7 +101,7 @@ impl Stored {
     pub fn lifetime(self) -> Lifetime {
         match self.role {
             Role::Value => self.tensor.lifetime(),
-            Role::Checkpoint | Role::Int16 | Role::RowScale => Lifetime::Run,
+            Role::Half | Role::Checkpoint | Role::Int16 | Role::RowScale => Lifetime::Run,
             Role::Denominator => Lifetime::Intermediate,
             _ => Lifetime::FromFirstStep,
         }
@@ -111,6 +114,7 @@ impl Stored {
             Role::Value => self.tensor.dtype(compute),
             Role::State1 | Role::State2 => Dtype::Uint8,
             Role::Int16 => Dtype::Int16,
+            Role::Half => Dtype::Float16,
             _ => Dtype::Float32,
         }
     }
@@ -132,7 +136,7 @@ impl Stored {
     pub fn name(self, layer: Option<u64>) -> String {
         let name = self.tensor.full_name(layer);
         match self.role {
-            Role::Value => name,
+            Role::Value | Role::Half => name,
             Role::ExpAvg => format!("exp_avg of {name}"),
             Role::ExpAvgSq => format!("exp_avg_sq of {name}"),
             Role::State1 => format!("8-bit exp_avg of {name}"),

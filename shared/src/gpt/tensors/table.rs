@@ -273,4 +273,5 @@ tensor_table! {
     AttScratch "attention blocks of each thread" Workspace Scratch f32 [Threads, AttScratch];
     KvCache "k and v cache" Activations Run f32 [B, H, T, D];
     AttLast "att of the last token" Activations Run f32 [B, H, T];
+    Exchange "settings and choices" Workspace Run u8 [Exchange];
 }

@@ -1,0 +1,165 @@
+//! The adapter and its device, asked for what every WebGPU device has and no more.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::GpuError;
+
+/// What kind of adapter is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// A software adapter, though there may be a GPU.
+    pub software: bool,
+    /// Weights in half precision are read through packed words though the device may know f16.
+    pub without_f16: bool,
+}
+
+/// What the device said unasked.
+#[derive(Debug, Default)]
+struct Complaints {
+    lost: Option<String>,
+    refused: Option<String>,
+    out_of_memory: bool,
+}
+
+/// A device that computes. Clones are the same device.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    name: String,
+    software: bool,
+    f16: bool,
+    complaints: Arc<Mutex<Complaints>>,
+}
+
+impl Gpu {
+    /// Finds an adapter and opens it with WebGPU's default limits, and f16 where it has that.
+    ///
+    /// # Errors
+    /// [`GpuError::NoAdapter`], [`GpuError::LimitTooSmall`], [`GpuError::DeviceRefused`].
+    pub async fn request(request: Request) -> Result<Self, GpuError> {
+        let instance = wgpu::Instance::default();
+        let options = wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            force_fallback_adapter: request.software,
+            ..Default::default()
+        };
+        let adapter = instance.request_adapter(&options).await;
+        let adapter = adapter.map_err(|error| GpuError::NoAdapter { reason: error.to_string() })?;
+        let info = adapter.get_info();
+        let limits = wgpu::Limits::default();
+        check_limits(&limits, &adapter.limits())?;
+        let f16 = adapter.features().contains(wgpu::Features::SHADER_F16) && !request.without_f16;
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("headroom"),
+            required_features: if f16 { wgpu::Features::SHADER_F16 } else { wgpu::Features::empty() },
+            required_limits: limits,
+            ..Default::default()
+        };
+        let (device, queue) = adapter
+            .request_device(&descriptor)
+            .await
+            .map_err(|error| GpuError::DeviceRefused { adapter: info.name.clone(), reason: error.to_string() })?;
+        let complaints = listen(&device);
+        let software = info.device_type == wgpu::DeviceType::Cpu;
+        Ok(Self { device, queue, name: info.name, software, f16, complaints })
+    }
+
+    /// The adapter's name; empty where the browser does not tell it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the adapter computes on the CPU.
+    #[must_use]
+    pub const fn is_software(&self) -> bool {
+        self.software
+    }
+
+    /// Whether shaders know f16.
+    #[must_use]
+    pub const fn has_f16(&self) -> bool {
+        self.f16
+    }
+
+    /// The device itself, for tests and benchmarks of single kernels.
+    #[must_use]
+    pub const fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// Its queue, for the same.
+    #[must_use]
+    pub const fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    /// The most bytes of one binding.
+    pub(super) fn binding_bytes_max(&self) -> u64 {
+        self.device.limits().max_storage_buffer_binding_size
+    }
+
+    /// What the device said since it was last asked; once lost it stays lost.
+    pub(super) fn check(&self) -> Result<(), GpuError> {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = &complaints.lost {
+            return Err(GpuError::DeviceLost { reason: reason.clone() });
+        }
+        if std::mem::take(&mut complaints.out_of_memory) {
+            let tensor = "a command".to_owned();
+            return Err(GpuError::OutOfMemory { tensor, requested_bytes: 0, allocated_bytes: 0 });
+        }
+        complaints.refused.take().map_or(Ok(()), |reason| Err(GpuError::Refused { reason }))
+    }
+
+    /// Ends the device; everything on it is lost.
+    pub fn destroy(&self) {
+        self.device.destroy();
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.lost.get_or_insert_with(|| "it was closed".to_owned());
+    }
+}
+
+fn check_limits(needed: &wgpu::Limits, available: &wgpu::Limits) -> Result<(), GpuError> {
+    let mut result = Ok(());
+    needed.check_limits_with_fail_fn(available, true, |limit, needed, available| {
+        result = Err(GpuError::LimitTooSmall { what: "WebGPU".into(), limit: limit.into(), needed, available });
+    });
+    result
+}
+
+/// What the device says unasked is kept until someone asks, instead of ending the program.
+fn listen(device: &wgpu::Device) -> Arc<Mutex<Complaints>> {
+    let complaints = Arc::new(Mutex::new(Complaints::default()));
+    let of_loss = Arc::clone(&complaints);
+    device.set_device_lost_callback(move |reason, message| {
+        let mut complaints = of_loss.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.lost.get_or_insert_with(|| format!("{reason:?}: {message}"));
+    });
+    let of_errors = Arc::clone(&complaints);
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        let mut complaints = of_errors.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            wgpu::Error::OutOfMemory { .. } => complaints.out_of_memory = true,
+            other => {
+                complaints.refused.get_or_insert_with(|| other.to_string());
+            }
+        }
+    }));
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_below_webgpus_own_is_named() {
+        let needed = wgpu::Limits::default();
+        check_limits(&needed, &needed).expect("as much as needed");
+        let small = wgpu::Limits { max_storage_buffers_per_shader_stage: 4, ..wgpu::Limits::default() };
+        let error = check_limits(&needed, &small).expect_err("less than needed");
+        assert_eq!(error.to_string(), "WebGPU needs max_storage_buffers_per_shader_stage of 8, and the GPU has 4");
+    }
+}

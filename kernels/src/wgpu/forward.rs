@@ -1,0 +1,344 @@
+//! The forward as lists of dispatches: one for a prompt, one for a single token, and what ends both.
+
+use headroom_shared::gpt::{
+    GptConfig,
+    buffers::inference::{Inference, PREFILL_TOKENS},
+    tensors::Tensor,
+};
+
+use super::{
+    Gpu,
+    memory::{Memory, Piece},
+    pipelines::{Constants, Dispatch, Extent, Pipelines},
+    shader::{Kernel, Weights},
+    weights::Axes,
+};
+use crate::cpu::matvec_forward::After;
+
+/// Workgroups along one axis that every device takes.
+const GROUPS_MAX: u32 = 65535;
+
+/// How work is shared among invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tuning {
+    /// Invocations of a vector-matrix product, and among how many a row is split.
+    matvec: (u32, u32),
+    /// Invocations where one takes a piece of a row.
+    elementwise: u32,
+    layernorm: u32,
+    attention: u32,
+    sample: u32,
+}
+
+impl Tuning {
+    /// A GPU wants many invocations on neighbouring bytes; a CPU's vectors want long rows and few barriers.
+    pub(super) fn of(gpu: &Gpu, hs: usize) -> Self {
+        let head_groups = u32::try_from(hs / 4).unwrap_or(u32::MAX);
+        if gpu.is_software() {
+            let attention = 16.max(head_groups.next_power_of_two());
+            Self { matvec: (16, 1), elementwise: 16, layernorm: 16, attention, sample: 64 }
+        } else {
+            let attention = 128.max(head_groups.next_power_of_two());
+            Self { matvec: (64, 16), elementwise: 64, layernorm: 64, attention, sample: 256 }
+        }
+    }
+
+    /// Invocations that attention needs.
+    pub(super) const fn attention(&self) -> u32 {
+        self.attention
+    }
+}
+
+/// All lists of an engine.
+#[derive(Debug)]
+pub(super) struct Forward {
+    /// Up to 256 tokens, without the logits.
+    pub(super) prefill: Vec<Dispatch>,
+    /// The logits of the prompt's last token.
+    pub(super) prompt_logits: Vec<Dispatch>,
+    /// One token and its logits.
+    pub(super) decode: Vec<Dispatch>,
+    /// The choice.
+    pub(super) sample: Dispatch,
+    /// One head's attention weights, by layer; none where no queries are kept.
+    pub(super) attention_weights: Vec<Dispatch>,
+}
+
+/// What the lists are made of.
+pub(super) struct Maker<'a> {
+    pub(super) gpu: &'a Gpu,
+    pub(super) memory: &'a Memory,
+    pub(super) config: &'a GptConfig,
+    pub(super) axes: Axes,
+    pub(super) inference: Inference,
+    pub(super) weights: Weights,
+    pub(super) gelu: After,
+    pub(super) tuning: Tuning,
+    pub(super) pipelines: Pipelines,
+}
+
+/// A linear layer: its parameters, what goes in and out, and what follows.
+struct Linear<'a> {
+    weight: (Tensor, Option<Tensor>),
+    layer: Option<u64>,
+    out: &'a wgpu::Buffer,
+    inp: &'a wgpu::Buffer,
+    c: usize,
+    oc: usize,
+    after: After,
+}
+
+/// How many tokens a list is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Prompt,
+    Token,
+}
+
+impl<'a> Maker<'a> {
+    pub(super) fn forward(mut self) -> Forward {
+        let prefill = self.blocks(Way::Prompt);
+        let prompt_logits = self.logits(true);
+        let mut decode = self.blocks(Way::Token);
+        decode.extend(self.logits(false));
+        let sample = self.sample();
+        let layers = if self.inference.attention { self.config.n_layer() } else { 0 };
+        let attention_weights = (0..layers).map(|layer| self.attention_weights(layer)).collect();
+        Forward { prefill, prompt_logits, decode, sample, attention_weights }
+    }
+
+    fn dispatch(
+        &mut self,
+        kernel: Kernel,
+        constants: &Constants,
+        buffers: &[(u32, &wgpu::Buffer)],
+        extents: (Extent, Extent),
+    ) -> Dispatch {
+        let pipeline = self.pipelines.get(self.gpu, kernel, self.weights, constants);
+        Dispatch::new(self.gpu, pipeline, buffers, extents)
+    }
+
+    fn blocks(&mut self, way: Way) -> Vec<Dispatch> {
+        let memory = self.memory;
+        let c = self.axes.c;
+        let [stream, ln, qkv, atty, fch] =
+            [Tensor::Encoded, Tensor::Ln1, Tensor::Qkv, Tensor::AttyRows, Tensor::FchGelu]
+                .map(|tensor| memory.whole(tensor, None, 0));
+        let mut list = self.encoder(stream);
+        for layer in (0..self.config.n_layer()).map(Some) {
+            list.push(self.layernorm((ln, stream), (Tensor::Ln1W, Tensor::Ln1B), layer, false));
+            let linear = |weight, bias, out, inp, c, oc, after| Linear {
+                weight: (weight, Some(bias)),
+                layer,
+                out,
+                inp,
+                c,
+                oc,
+                after,
+            };
+            let attention = linear(Tensor::QkvW, Tensor::QkvB, qkv, ln, c, 3 * c, After::Nothing);
+            list.extend(self.linear(&attention, way));
+            list.extend(self.attention(atty, qkv, layer));
+            let projection = linear(Tensor::AttProjW, Tensor::AttProjB, stream, atty, c, c, After::Residual);
+            list.extend(self.linear(&projection, way));
+            list.push(self.layernorm((ln, stream), (Tensor::Ln2W, Tensor::Ln2B), layer, false));
+            let wide = linear(Tensor::FcW, Tensor::FcB, fch, ln, c, 4 * c, self.gelu);
+            list.extend(self.linear(&wide, way));
+            let narrow = linear(Tensor::FcProjW, Tensor::FcProjB, stream, fch, 4 * c, c, After::Residual);
+            list.extend(self.linear(&narrow, way));
+        }
+        list
+    }
+
+    fn encoder(&mut self, out: &wgpu::Buffer) -> Vec<Dispatch> {
+        let memory = self.memory;
+        let lanes = self.tuning.elementwise;
+        let buffers = [
+            memory.whole(Tensor::Tokens, None, 0),
+            memory.whole(Tensor::Wpe, None, 0),
+            memory.whole(Tensor::Exchange, None, 0),
+        ];
+        let mut list = Vec::new();
+        let pieces = memory.pieces(self.inference.stored(Tensor::Wte), None, 0);
+        for piece in pieces.expect("every model has an embedding") {
+            let constants = vec![
+                ("LANES", f64::from(lanes)),
+                ("C", self.axes.c as f64),
+                ("FIRST", f64::from(piece.first)),
+                ("ROWS", f64::from(piece.rows)),
+            ];
+            let bound = [(0, out), (1, buffers[0]), (2, &piece.buffer), (3, buffers[1]), (4, buffers[2])];
+            let extents = (Extent::Fixed(groups(self.axes.c / 8, lanes)), Extent::Tokens(1));
+            list.push(self.dispatch(Kernel::Encoder, &constants, &bound, extents));
+        }
+        list
+    }
+
+    fn layernorm(
+        &mut self,
+        (out, inp): (&wgpu::Buffer, &wgpu::Buffer),
+        (weight, bias): (Tensor, Tensor),
+        layer: Option<u64>,
+        last: bool,
+    ) -> Dispatch {
+        let memory = self.memory;
+        let weight = memory.whole(weight, layer, 0);
+        let biased = memory.pieces(bias.into(), layer, 0);
+        let bias = biased.map_or(weight, |pieces| &pieces[0].buffer);
+        let constants = vec![
+            ("LANES", f64::from(self.tuning.layernorm)),
+            ("C", self.axes.c as f64),
+            ("CHANNELS", self.axes.channels as f64),
+            ("BIAS", flag(biased.is_some())),
+            ("LAST", flag(last)),
+        ];
+        let bound = [(0, out), (1, inp), (2, weight), (3, bias), (4, memory.whole(Tensor::Exchange, None, 0))];
+        let rows = if last { Extent::Fixed(1) } else { Extent::Tokens(1) };
+        self.dispatch(Kernel::Layernorm, &constants, &bound, (rows, Extent::Fixed(1)))
+    }
+
+    fn linear(&mut self, linear: &Linear<'_>, way: Way) -> Vec<Dispatch> {
+        let memory = self.memory;
+        let pieces = memory.pieces(self.inference.stored(linear.weight.0), linear.layer, 0);
+        let mut list = Vec::new();
+        for piece in pieces.expect("every model has this matrix") {
+            list.push(match way {
+                Way::Prompt => self.matmul(linear, piece),
+                Way::Token => self.matvec(linear, piece),
+            });
+        }
+        list
+    }
+
+    fn matmul(&mut self, linear: &Linear<'_>, piece: &Piece) -> Dispatch {
+        let memory = self.memory;
+        let biased = linear.weight.1.and_then(|bias| memory.pieces(bias.into(), linear.layer, 0));
+        let bias = biased.map_or_else(|| memory.whole(Tensor::LnfW, None, 0), |pieces| &pieces[0].buffer);
+        let constants = vec![
+            ("C", linear.c as f64),
+            ("OC", linear.oc as f64),
+            ("FIRST", f64::from(piece.first)),
+            ("ROWS", f64::from(piece.rows)),
+            ("BIAS", flag(biased.is_some())),
+            ("AFTER", after(linear.after)),
+        ];
+        let bound = [
+            (0, linear.out),
+            (1, linear.inp),
+            (2, &piece.buffer),
+            (3, bias),
+            (4, memory.whole(Tensor::Exchange, None, 0)),
+        ];
+        let extents = (Extent::Fixed(piece.rows.div_ceil(64)), Extent::Tokens(32));
+        self.dispatch(Kernel::Matmul, &constants, &bound, extents)
+    }
+
+    fn matvec(&mut self, linear: &Linear<'_>, piece: &Piece) -> Dispatch {
+        let memory = self.memory;
+        let biased = linear.weight.1.and_then(|bias| memory.pieces(bias.into(), linear.layer, 0));
+        let bias = biased.map_or_else(|| memory.whole(Tensor::LnfW, None, 0), |pieces| &pieces[0].buffer);
+        let (lanes, splits) = self.tuning.matvec;
+        let constants = vec![
+            ("LANES", f64::from(lanes)),
+            ("SPLITS", f64::from(splits)),
+            ("C", linear.c as f64),
+            ("FIRST", f64::from(piece.first)),
+            ("ROWS", f64::from(piece.rows)),
+            ("BIAS", flag(biased.is_some())),
+            ("AFTER", after(linear.after)),
+        ];
+        // An invocation takes one row of each of four blocks.
+        let rows_a_group = 16 * lanes / (4 * splits);
+        let all = piece.rows.div_ceil(rows_a_group);
+        let y = all.div_ceil(GROUPS_MAX);
+        let extents = (Extent::Fixed(all.div_ceil(y)), Extent::Fixed(y));
+        let bound = [(0, linear.out), (1, linear.inp), (2, &piece.buffer), (3, bias)];
+        self.dispatch(Kernel::Matvec, &constants, &bound, extents)
+    }
+
+    fn cache_constants(&self) -> Constants {
+        let t = self.inference.cache_dims(self.config).t;
+        vec![("C", self.axes.c as f64), ("HS", self.axes.hs as f64), ("T", t as f64)]
+    }
+
+    fn scale(&self) -> (&'static str, f64) {
+        ("SCALE", 1.0 / (self.axes.head_size as f64).sqrt())
+    }
+
+    fn attention(&mut self, out: &wgpu::Buffer, qkv: &wgpu::Buffer, layer: Option<u64>) -> [Dispatch; 2] {
+        let memory = self.memory;
+        let (cache, pass) = (memory.whole(Tensor::KvCache, layer, 0), memory.whole(Tensor::Exchange, None, 0));
+        let lanes = self.tuning.elementwise;
+        let mut constants = self.cache_constants();
+        constants.extend([("LANES", f64::from(lanes)), ("QUERIES", flag(self.inference.attention))]);
+        let extents = (Extent::Fixed(groups(self.axes.c / 4, lanes)), Extent::Tokens(1));
+        let append = self.dispatch(Kernel::CacheAppend, &constants, &[(0, cache), (1, qkv), (4, pass)], extents);
+        let mut constants = self.cache_constants();
+        constants.extend([("LANES", f64::from(self.tuning.attention)), self.scale()]);
+        let extents = (Extent::Fixed(groups(self.axes.nh, 1)), Extent::Tokens(1));
+        let bound = [(0, out), (1, qkv), (2, cache), (4, pass)];
+        [append, self.dispatch(Kernel::AttentionCached, &constants, &bound, extents)]
+    }
+
+    fn attention_weights(&mut self, layer: u64) -> Dispatch {
+        let memory = self.memory;
+        let mut constants = self.cache_constants();
+        let columns = ("COLUMNS", self.config.block_size() as f64);
+        constants.extend([("LANES", f64::from(self.tuning.attention)), self.scale(), columns]);
+        let cache = memory.whole(Tensor::KvCache, Some(layer), 0);
+        let bound = [(0, memory.whole(Tensor::Att, None, 0)), (1, cache), (4, memory.whole(Tensor::Exchange, None, 0))];
+        self.dispatch(Kernel::AttentionWeights, &constants, &bound, (Extent::Tokens(1), Extent::Fixed(1)))
+    }
+
+    fn logits(&mut self, last: bool) -> Vec<Dispatch> {
+        let memory = self.memory;
+        let [stream, ln, logits] =
+            [Tensor::Encoded, Tensor::Ln1, Tensor::Logits].map(|tensor| memory.whole(tensor, None, 0));
+        let mut list = vec![self.layernorm((ln, stream), (Tensor::LnfW, Tensor::LnfB), None, last)];
+        let (c, oc) = (self.axes.c, self.axes.v);
+        let head =
+            Linear { weight: (Tensor::Wte, None), layer: None, out: logits, inp: ln, c, oc, after: After::Nothing };
+        list.extend(self.linear(&head, Way::Token));
+        list
+    }
+
+    fn sample(&mut self) -> Dispatch {
+        let memory = self.memory;
+        let constants = vec![
+            ("LANES", f64::from(self.tuning.sample)),
+            ("V", self.config.vocab_size() as f64),
+            ("T", self.config.block_size() as f64),
+        ];
+        let [told, pass] = [1, 0].map(|place| memory.whole(Tensor::Exchange, None, place));
+        let bound = [
+            (0, told),
+            (1, memory.whole(Tensor::Tokens, None, 0)),
+            (2, memory.whole(Tensor::Logits, None, 0)),
+            (4, pass),
+        ];
+        self.dispatch(Kernel::Sample, &constants, &bound, (Extent::Fixed(1), Extent::Fixed(1)))
+    }
+}
+
+/// The most tokens of one pass.
+pub(super) fn pass_tokens_max(config: &GptConfig) -> u64 {
+    config.block_size().min(PREFILL_TOKENS)
+}
+
+fn groups(n: usize, lanes: u32) -> u32 {
+    u32::try_from(n.div_ceil(lanes as usize)).unwrap_or(u32::MAX)
+}
+
+fn flag(is_set: bool) -> f64 {
+    f64::from(u8::from(is_set))
+}
+
+/// The constant of `wgsl/parts/after.wgsl`.
+fn after(after: After) -> f64 {
+    match after {
+        After::Nothing => 0.0,
+        After::Gelu => 1.0,
+        After::GeluTanh => 2.0,
+        After::Residual => 3.0,
+    }
+}

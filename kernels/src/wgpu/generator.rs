@@ -1,0 +1,281 @@
+//! The engine: a model's parameters on the GPU, the text so far, and the next token.
+
+use std::ops::Range;
+
+use headroom_shared::gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor};
+
+use super::{
+    Gpu, GpuError,
+    forward::{Forward, Maker, Tuning, pass_tokens_max},
+    memory::{Allocated, Memory},
+    pass::{Pass, floats, told, told_bytes},
+    pipelines::{Dispatch, Pipelines, checked},
+    read::read,
+    shader::Weights,
+    weights::{self, Axes},
+};
+use crate::{
+    cpu::matvec_forward::After,
+    layout::Layout,
+    sampling::{Candidate, Sampling},
+};
+
+/// What an engine is made for, beyond the model's shape.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What it allocates: weights in half precision or not, queries kept or not.
+    pub inference: Inference,
+    /// The weights were trained with GELU's tanh form, `gelu_new`, as OpenAI's were.
+    pub gelu_tanh: bool,
+    /// The most bytes of one binding, where that is less than the device's.
+    pub binding_bytes_max: Option<u64>,
+}
+
+/// One token of the text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The token.
+    pub token: u32,
+    /// The likeliest candidates, likeliest first; as many as were asked for, and at most thirty.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A model that generates text.
+#[derive(Debug)]
+pub struct Generator {
+    gpu: Gpu,
+    config: GptConfig,
+    options: Options,
+    axes: Axes,
+    memory: Memory,
+    forward: Forward,
+    /// Tokens of the text.
+    n_tokens: u64,
+    /// Tokens whose keys and values are in the cache: all, or all but the one chosen last.
+    n_cached: u64,
+    /// Choices made.
+    n_draws: u32,
+}
+
+impl Generator {
+    /// Allocates every buffer and compiles every kernel; parameters are zero until they are written.
+    ///
+    /// # Errors
+    /// [`GpuError::LimitTooSmall`], [`GpuError::OutOfMemory`], [`GpuError::DeviceLost`], or a model beyond any machine.
+    pub async fn new(gpu: &Gpu, config: &GptConfig, options: Options) -> Result<Self, GpuError> {
+        let inference = options.inference;
+        let axes = Axes::new(config, inference)?;
+        let tuning = Tuning::of(gpu, axes.hs);
+        if tuning.attention() > gpu.device.limits().max_compute_invocations_per_workgroup {
+            return Err(GpuError::LimitTooSmall {
+                what: format!("a head of {} channels", axes.head_size),
+                limit: "maxComputeInvocationsPerWorkgroup".into(),
+                needed: u64::from(tuning.attention()),
+                available: u64::from(gpu.device.limits().max_compute_invocations_per_workgroup),
+            });
+        }
+        let binding_bytes_max =
+            options.binding_bytes_max.map_or(gpu.binding_bytes_max(), |max| max.min(gpu.binding_bytes_max()));
+        let list = inference.buffers(config)?;
+        let memory = Memory::allocate(gpu, &list, axes.c as u64, binding_bytes_max).await?;
+        let weights = match (inference.half, gpu.has_f16()) {
+            (false, _) => Weights::F32,
+            (true, false) => Weights::Packed,
+            (true, true) => Weights::F16,
+        };
+        let forward = checked(gpu, || {
+            let gelu = if options.gelu_tanh { After::GeluTanh } else { After::Gelu };
+            let pipelines = Pipelines::default();
+            Maker { gpu, memory: &memory, config, axes, inference, weights, gelu, tuning, pipelines }.forward()
+        })
+        .await?;
+        let (gpu, config) = (gpu.clone(), *config);
+        Ok(Self { gpu, config, options, axes, memory, forward, n_tokens: 0, n_cached: 0, n_draws: 0 })
+    }
+
+    /// The model's shape.
+    #[must_use]
+    pub const fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// What it was made for.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Every buffer, as planned and as allocated.
+    #[must_use]
+    pub fn buffers(&self) -> Vec<Allocated> {
+        self.memory.allocated()
+    }
+
+    /// Tokens of the text.
+    #[must_use]
+    pub const fn n_tokens(&self) -> u64 {
+        self.n_tokens
+    }
+
+    /// Dispatches that one token takes.
+    #[must_use]
+    pub const fn n_dispatches(&self) -> usize {
+        self.forward.decode.len() + 1
+    }
+
+    /// Writes a parameter, its axes as nanoGPT has them.
+    ///
+    /// # Errors
+    /// [`GpuError::NoSuchParameter`], [`GpuError::WrongLength`], [`GpuError::DeviceLost`].
+    pub fn write_parameter(&self, tensor: Tensor, layer: Option<u64>, values: &[f32]) -> Result<(), GpuError> {
+        weights::write(&self.gpu, &self.memory, &self.axes, self.options.inference, (tensor, layer), values)
+    }
+
+    /// Writes every parameter, flat as [`Layout`] has them.
+    ///
+    /// # Errors
+    /// As [`Self::write_parameter`].
+    pub fn write_parameters(&self, flat: &[f32]) -> Result<(), GpuError> {
+        let layout = Layout::new(&self.config)?;
+        if flat.len() != layout.len() {
+            let name = "the flat buffer of all parameters".to_owned();
+            return Err(GpuError::WrongLength { name, expected: layout.len(), given: flat.len() });
+        }
+        for entry in layout.entries() {
+            self.write_parameter(entry.parameter.tensor, entry.parameter.layer, &flat[entry.range.clone()])?;
+            // What was handed over goes to the device now, instead of piling up.
+            self.gpu.queue.submit([]);
+        }
+        Ok(())
+    }
+
+    /// Forgets the text and begins the draws anew.
+    pub const fn reset(&mut self) {
+        (self.n_tokens, self.n_cached, self.n_draws) = (0, 0, 0);
+    }
+
+    /// Puts tokens behind the text and runs the model over them, so that [`Self::step`] can go on from there.
+    ///
+    /// # Errors
+    /// [`GpuError::NoSuchToken`], [`GpuError::ContextFull`], [`GpuError::NoTokens`] for none at all,
+    /// [`GpuError::DeviceLost`].
+    pub fn prefill(&mut self, tokens: &[u32]) -> Result<(), GpuError> {
+        let vocab_size = self.config.vocab_size();
+        if let Some(&token) = tokens.iter().find(|&&token| u64::from(token) >= vocab_size) {
+            return Err(GpuError::NoSuchToken { token, vocab_size });
+        }
+        if tokens.is_empty() {
+            return Err(GpuError::NoTokens);
+        }
+        let n_tokens = self.n_tokens + tokens.len() as u64;
+        let block_size = self.config.block_size();
+        if n_tokens > block_size {
+            return Err(GpuError::ContextFull { block_size, tokens: n_tokens });
+        }
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        self.gpu.queue.write_buffer(self.memory.whole(Tensor::Tokens, None, 0), 4 * self.n_tokens, &bytes);
+        self.n_tokens = n_tokens;
+        while self.n_cached < n_tokens {
+            let n = pass_tokens_max(&self.config).min(n_tokens - self.n_cached);
+            let pass = Pass { first: narrow(self.n_cached), n: narrow(n), ..Pass::default() };
+            let is_last = self.n_cached + n == n_tokens;
+            let logits = if is_last { &self.forward.prompt_logits[..] } else { &[] };
+            self.submit(pass, self.forward.prefill.iter().chain(logits), None)?;
+            self.n_cached += n;
+        }
+        Ok(())
+    }
+
+    /// Chooses the next token, running the model over the one chosen before: one submission.
+    ///
+    /// # Errors
+    /// [`GpuError::NoTokens`], [`GpuError::ContextFull`], [`GpuError::DeviceLost`].
+    pub async fn step(&mut self, sampling: &Sampling, n_candidates: u32) -> Result<Step, GpuError> {
+        let block_size = self.config.block_size();
+        if self.n_tokens == 0 {
+            return Err(GpuError::NoTokens);
+        }
+        if self.n_tokens > block_size {
+            return Err(GpuError::ContextFull { block_size, tokens: self.n_tokens });
+        }
+        let pending = self.n_tokens - self.n_cached;
+        let pass = Pass { first: narrow(self.n_tokens - 1), n: 1, ..Pass::default() };
+        let pass = pass.choosing(sampling, self.n_draws, n_candidates);
+        let forward = if pending == 0 { &[] } else { &self.forward.decode[..] };
+        let bytes = told_bytes(n_candidates);
+        let [from, to] = [1, 2].map(|place| self.memory.whole(Tensor::Exchange, None, place));
+        self.submit(pass, forward.iter().chain([&self.forward.sample]), Some((from, 0, to, bytes)))?;
+        let (token, candidates) = told(&read(&self.gpu, to, bytes).await?);
+        self.n_cached = self.n_tokens;
+        self.n_tokens += 1;
+        self.n_draws += 1;
+        Ok(Step { token, candidates })
+    }
+
+    /// The logits that the last choice was made of, or that the next will be after [`Self::prefill`].
+    ///
+    /// # Errors
+    /// [`GpuError::NoTokens`], [`GpuError::DeviceLost`].
+    pub async fn logits(&self) -> Result<Vec<f32>, GpuError> {
+        if self.n_cached == 0 {
+            return Err(GpuError::NoTokens);
+        }
+        let bytes = 4 * self.config.vocab_size();
+        let [from, to] = [0, 1].map(|place| self.memory.whole(Tensor::Logits, None, place));
+        self.submit(Pass::default(), [], Some((from, 0, to, bytes)))?;
+        Ok(floats(&read(&self.gpu, to, bytes).await?))
+    }
+
+    /// The attention weights of a head for some of the tokens that were run: a row each, over `block_size` keys.
+    ///
+    /// # Errors
+    /// [`GpuError::NoAttention`], [`GpuError::DeviceLost`].
+    pub async fn attention(&self, layer: u64, head: u64, queries: Range<u64>) -> Result<Vec<f32>, GpuError> {
+        let missing = |reason: &str| Err(GpuError::NoAttention { reason: reason.to_owned() });
+        if !self.options.inference.attention {
+            return missing("the engine was made to keep no queries");
+        }
+        if layer >= self.config.n_layer() || head >= self.config.n_head() {
+            return missing("the model has no such layer or head");
+        }
+        if queries.is_empty() || queries.end > self.n_cached {
+            return missing("those tokens have not been run");
+        }
+        let (first, n) = (narrow(queries.start), narrow(queries.end - queries.start));
+        let pass = Pass { first, n, head: narrow(head), ..Pass::default() };
+        let row_bytes = 4 * self.config.block_size();
+        let [from, to] = [0, 1].map(|place| self.memory.whole(Tensor::Att, None, place));
+        let bytes = u64::from(n) * row_bytes;
+        let index = usize::try_from(layer).unwrap_or(usize::MAX);
+        let copy = Some((from, queries.start * row_bytes, to, bytes));
+        self.submit(pass, [&self.forward.attention_weights[index]], copy)?;
+        Ok(floats(&read(&self.gpu, to, bytes).await?))
+    }
+
+    /// Hands a pass to the device: its settings, its dispatches, and a copy of what is to be read.
+    fn submit<'a>(
+        &self,
+        pass: Pass,
+        dispatches: impl IntoIterator<Item = &'a Dispatch>,
+        copy: Option<(&wgpu::Buffer, u64, &wgpu::Buffer, u64)>,
+    ) -> Result<(), GpuError> {
+        self.gpu.check()?;
+        self.gpu.queue.write_buffer(self.memory.whole(Tensor::Exchange, None, 0), 0, &pass.bytes());
+        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+        let mut compute = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        for dispatch in dispatches {
+            dispatch.encode(&mut compute, pass.n);
+        }
+        drop(compute);
+        if let Some((from, at, to, bytes)) = copy {
+            encoder.copy_buffer_to_buffer(from, at, to, 0, bytes);
+        }
+        self.gpu.queue.submit([encoder.finish()]);
+        self.gpu.check()
+    }
+}
+
+/// Positions are below `block_size`, and the cache of more than 2^32 tokens fits no GPU.
+fn narrow(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,89 @@
+// A linear layer over one row: what a single token's forward is made of, bound by reading the weight once.
+// Twin: cpu/matvec_forward.rs.
+//
+// Shapes: inp (C), weight (OC, C) in blocks, bias (OC) or none -> out (OC). Where the weight is in pieces each is a
+// dispatch of its own with rows FIRST.. of ROWS.
+// An invocation takes one row of each of four neighbouring blocks, so that what it reads of `inp` serves four rows, and
+// every SPLITS-th group of eight columns. SPLITS is 1 where invocations are a CPU's vectors: no barrier is left then.
+// With: parts/weights_*.wgsl, parts/after.wgsl.
+
+override LANES: u32 = 64u;
+override SPLITS: u32 = 16u;
+override C: u32 = 64u;
+override FIRST: u32 = 0u;
+override ROWS: u32 = 4u;
+override BIAS: bool = true;
+
+@group(0) @binding(0) var<storage, read_write> out: array<f32>;
+@group(0) @binding(1) var<storage, read> inp: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> bias: array<f32>;
+
+var<workgroup> partial: array<vec4<f32>, LANES>;
+
+fn store(row: u32, y: f32) {
+    if row < ROWS {
+        let o = FIRST + row;
+        var sum = y;
+        if BIAS {
+            sum += bias[o];
+        }
+        var there = 0.0;
+        if AFTER == 3u {
+            there = out[o];
+        }
+        out[o] = after(sum, there);
+    }
+}
+
+fn total(v: vec4<f32>) -> f32 {
+    return v.x + v.y + v.z + v.w;
+}
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let row = lane % 4u;
+    let split = lane / 4u % SPLITS;
+    let quads = LANES / (4u * SPLITS);
+    let first = ((group.y * groups.x + group.x) * quads + lane / (4u * SPLITS)) * 4u;
+    // Beyond the end the last block is read again and nothing is written.
+    let blocks = min(vec4(first) + vec4(0u, 1u, 2u, 3u), vec4(ROWS / 4u - 1u));
+    var at = (blocks * (C / 8u) + split) * BLOCK + row;
+    var sum0 = vec4(0.0);
+    var sum1 = vec4(0.0);
+    var sum2 = vec4(0.0);
+    var sum3 = vec4(0.0);
+    for (var i = split; i < C / 8u; i += SPLITS) {
+        let low = inp[2u * i];
+        let high = inp[2u * i + 1u];
+        let w0 = columns(at.x);
+        let w1 = columns(at.y);
+        let w2 = columns(at.z);
+        let w3 = columns(at.w);
+        sum0 += w0.low * low + w0.high * high;
+        sum1 += w1.low * low + w1.high * high;
+        sum2 += w2.low * low + w2.high * high;
+        sum3 += w3.low * low + w3.high * high;
+        at += vec4(SPLITS * BLOCK);
+    }
+    var sums = vec4(total(sum0), total(sum1), total(sum2), total(sum3));
+    if SPLITS > 1u {
+        partial[lane] = sums;
+        workgroupBarrier();
+        if split == 0u {
+            for (var s = 1u; s < SPLITS; s++) {
+                sums += partial[lane + 4u * s];
+            }
+        }
+    }
+    if split == 0u {
+        let o = first * 4u + row;
+        store(o, sums.x);
+        store(o + 4u, sums.y);
+        store(o + 8u, sums.z);
+        store(o + 12u, sums.w);
+    }
+}
