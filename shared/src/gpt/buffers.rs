@@ -3,8 +3,8 @@
 //! A plan of ours is this list and nothing besides. The engine allocates from it, so that what was planned is what is
 //! allocated, to the byte.
 
-pub mod inference;
 mod decoder;
+pub mod inference;
 mod training;
 
 pub use decoder::{PREFILL_TOKENS, Storage, decoder, is_multiplied};
