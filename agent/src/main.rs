@@ -5,6 +5,7 @@
 
 mod cli;
 mod server;
+mod train;
 
 use std::process::ExitCode;
 
