@@ -6,6 +6,7 @@
 mod args;
 mod data;
 mod diagnose;
+mod export;
 mod fixes;
 mod gpus;
 mod plan;
@@ -55,6 +56,9 @@ pub enum Error {
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    /// `export`.
+    #[error(transparent)]
+    Export(#[from] export::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -67,7 +71,7 @@ impl Error {
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Serve(_) => Exit::Failure,
+            Self::Data(_) | Self::Serve(_) | Self::Export(_) => Exit::Failure,
         }
     }
 
@@ -77,6 +81,7 @@ impl Error {
             Self::Plan(error) => error.hint(),
             Self::Data(error) => error.hint(),
             Self::Serve(error) => error.hint(),
+            Self::Export(error) => error.hint(),
             Self::Print(_) => None,
         }
     }
@@ -107,6 +112,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("diagnose") => diagnose::run(args),
         Some("data") => data::run(args),
         Some("serve") => serve::run(args),
+        Some("export") => export::run(args),
         Some("gpus") => gpus::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -121,6 +127,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("diagnose") => print_and_succeed(&diagnose::help()),
         Some("data") => print_and_succeed(&data::help()),
         Some("serve") => print_and_succeed(&serve::help()),
+        Some("export") => print_and_succeed(&export::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         _ => Err(unknown_command(&topic)),
     }
@@ -145,6 +152,7 @@ Usage: headroom COMMAND [ARGUMENTS]
 Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
+  export    Write a checkpoint as files that other programs load
   gpus      List the cards that are known
   data      Make training data of a text, as nanoGPT reads it
   serve     Serve the page on this machine

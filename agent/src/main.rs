@@ -7,6 +7,7 @@ mod cli;
 mod data;
 mod server;
 mod utf8;
+mod train;
 
 use std::process::ExitCode;
 

@@ -65,6 +65,7 @@ fn help() {
     assert_snapshot!("help_diagnose", text(&run(&["diagnose", "--help"]).stdout));
     assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
     assert_snapshot!("help_data", text(&run(&["data", "--help"]).stdout));
+    assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -77,6 +78,7 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["plan", "config/train_gpt2.py", "--batch_size=4", "-h"], &["plan", "--help"]),
         (&["help", "diagnose"], &["diagnose", "--help"]),
         (&["help", "serve"], &["serve", "-h"]),
+        (&["help", "export"], &["export", "--help"]),
         (&["help", "gpus"], &["gpus", "--help"]),
         (&["help", "data"], &["data", "--help"]),
         (&["data", "-h"], &["data", "prepare", "--help"]),

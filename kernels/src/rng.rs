@@ -34,6 +34,18 @@ impl Stream {
         Self { seed, name, position: 0 }
     }
 
+    /// What it was seeded with.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Which of the seed's streams it is.
+    #[must_use]
+    pub const fn name(&self) -> u64 {
+        self.name
+    }
+
     /// The same stream with so many numbers drawn.
     #[must_use]
     pub const fn at(self, position: u64) -> Self {

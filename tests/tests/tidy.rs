@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("agent", &["shared", "kernels"]),
     ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests"]),
     ("xtask", &["shared"]),
-    ("fuzz", &["shared"]),
+    ("fuzz", &["shared", "kernels"]),
 ];
 
 /// Crates from outside that only one place knows: the package's name, the folder of the packages that may depend on

@@ -285,18 +285,41 @@ impl Catalogue {
         if part.is_lm_head {
             return part.check_tied(target, read.first, bytes);
         }
-        let rows = part.transposed_columns.map(|columns| target.len() / columns);
+        let mut place = Turned::new(part.transposed_columns, target.len(), read.first);
         for (element, value) in (read.first..).zip(part.stored.values(bytes)) {
             if !value.is_finite() {
                 return Err(WeightsError::NotFinite { tensor: shown(&part.name), index: element as u64, value });
             }
-            match (part.transposed_columns, rows) {
-                // The file's row is this tensor's column.
-                (Some(columns), Some(rows)) => target[element % rows * columns + element / rows] = value,
-                _ => target[element] = value,
-            }
+            target[place.advance()] = value;
         }
         Ok(())
+    }
+}
+
+/// Where elements go, one after the other: in order, or where the file has the matrix the other way round, down the
+/// columns.
+struct Turned {
+    columns: usize,
+    rows: usize,
+    row: usize,
+    column: usize,
+}
+
+impl Turned {
+    fn new(transposed_columns: Option<usize>, len: usize, first: usize) -> Self {
+        // In order is one column that is as long as the tensor.
+        let columns = transposed_columns.unwrap_or(1);
+        let rows = len / columns;
+        Self { columns, rows, row: first % rows.max(1), column: first / rows.max(1) }
+    }
+
+    fn advance(&mut self) -> usize {
+        let idx = self.row * self.columns + self.column;
+        self.row += 1;
+        if self.row == self.rows {
+            (self.row, self.column) = (0, self.column + 1);
+        }
+        idx
     }
 }
 

@@ -1,0 +1,282 @@
+//! `headroom export`: a checkpoint as files that other programs load.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use headroom_kernels::weights::{Naming, Note, Tokenizer, keys, write_model};
+use headroom_shared::gpt::presets::GPT2_VOCAB_SIZE;
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::{
+    Exit,
+    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    print,
+};
+use crate::train::{
+    files::{Disk, is_disk_full, replace},
+    pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError},
+};
+
+/// The token that ends a text for GPT-2.
+const END_OF_TEXT: u64 = GPT2_VOCAB_SIZE - 1;
+
+/// Why nothing was exported.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The checkpoint.
+    #[error(transparent)]
+    Pretrained(#[from] PretrainedError),
+    /// Somebody's model is there.
+    #[error("{} is there already", .file.display())]
+    Exists {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The folder or a file.
+    #[error("{} cannot be written: {error}", .path.display())]
+    Write {
+        /// The file or the folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Error {
+    /// What to try instead.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Pretrained(error) => error.hint(),
+            Self::Exists { .. } => Some("name another folder with --out; nothing is overwritten".to_owned()),
+            Self::Write { error, .. } if is_disk_full(error) => Some("the disk is full".to_owned()),
+            Self::Write { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Request {
+    ckpt: Option<PathBuf>,
+    format: Option<Naming>,
+    out: Option<PathBuf>,
+}
+
+const FLAGS: &[Flag<Request>] = &[
+    Flag {
+        name: "ckpt",
+        value: Some("DIR"),
+        doc: "A run's out_dir, a folder with model.safetensors, or such a file",
+        set: |request, path| {
+            request.ckpt = Some(path.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "format",
+        value: Some("hf|nanogpt"),
+        doc: "hf: what transformers loads as GPT2LMHeadModel, with config.json;\nnanogpt: nanoGPT's names and layout, one file\n[default: hf]",
+        set: |request, name| {
+            request.format = Some(match name {
+                "hf" => Naming::HuggingFace,
+                "nanogpt" => Naming::NanoGpt,
+                _ => return Err(format!("{name:?} is neither hf nor nanogpt").into()),
+            });
+            Ok(())
+        },
+    },
+    Flag {
+        name: "out",
+        value: Some("DIR"),
+        doc: "Where to write; a folder that has no model yet",
+        set: |request, path| {
+            request.out = Some(path.into());
+            Ok(())
+        },
+    },
+];
+
+/// The help of this command.
+pub fn help() -> String {
+    format!(
+        "\
+Writes a checkpoint as files that other programs load, and prints their names.
+
+Usage: headroom export --ckpt DIR [--format hf|nanogpt] --out DIR
+
+Options:
+{}
+A model without biases gets biases of zero in Hugging Face's format, which has no other.
+A character vocabulary becomes a tokenizer.json; GPT-2's every tool has.
+
+Exit status: 0 written, 1 not, 2 the command line cannot be used.
+
+Example:
+  headroom export --ckpt out-shakespeare-char --format hf --out my-gpt
+",
+        options_help(FLAGS)
+    )
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The words cannot be used, the checkpoint cannot be read, or the folder not be written.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+    let mut request = Request::default();
+    if parse("export", FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        print::data(&help())?;
+        return Ok(Exit::Success);
+    }
+    let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "DIR" });
+    let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
+    let naming = request.format.unwrap_or(Naming::HuggingFace);
+    let model = Pretrained::load(&ckpt).map_err(Error::from)?;
+    let files = write(&model, naming, &out)?;
+    print::data(&files.iter().map(|file| format!("{}\n", file.display())).collect::<String>())?;
+    print::note(&said(&model, naming, &out));
+    Ok(Exit::Success)
+}
+
+fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
+    Err(match word {
+        Word::Plain(word) => {
+            UsageError::UnexpectedWord { command: "export", word: word.to_string_lossy().into_owned() }
+        }
+        Word::Other(option) => UsageError::UnknownOption { command: "export", near: nearest(FLAGS, &option), option },
+    })
+}
+
+/// Writes the files, the weights last: a folder that has them is complete.
+fn write(model: &Pretrained, naming: Naming, out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut texts = Vec::new();
+    if naming == Naming::HuggingFace {
+        texts.push((CONFIG_FILE, config_json(model)));
+        if let Some(Tokenizer::Char(vocabulary)) = &model.tokenizer {
+            texts.push(("tokenizer.json", tokenizer_json(vocabulary)));
+            texts.push(("tokenizer_config.json", json!({ "tokenizer_class": "PreTrainedTokenizerFast" })));
+        }
+    }
+    let names = texts.iter().map(|(name, _)| *name).chain([MODEL_FILE]);
+    let files: Vec<PathBuf> = names.map(|name| out.join(name)).collect();
+    if let Some(file) = files.iter().find(|file| file.exists()) {
+        return Err(Error::Exists { file: file.clone() });
+    }
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        |error| Error::Write { path, error }
+    };
+    fs::create_dir_all(out).map_err(failed(out))?;
+    let disk = Disk(out.to_path_buf());
+    for (name, json) in texts {
+        replace(&disk, name, |file| serde_json::to_writer_pretty(file, &json).map_err(Into::into))
+            .map_err(failed(&out.join(name)))?;
+    }
+    let metadata = metadata(model, naming);
+    replace(&disk, MODEL_FILE, |file| write_model(file, &model.config, &model.params, naming, &metadata))
+        .map_err(failed(&out.join(MODEL_FILE)))?;
+    Ok(files)
+}
+
+/// What a file under nanoGPT's names says beside its tensors: what they do not, and this program reads back.
+fn metadata(model: &Pretrained, naming: Naming) -> BTreeMap<String, String> {
+    let mut metadata = BTreeMap::new();
+    if naming == Naming::NanoGpt {
+        metadata.insert(keys::HEADROOM.to_owned(), "1".to_owned());
+        // The config's fields are nanoGPT's `model_args`.
+        metadata.insert(keys::MODEL_ARGS.to_owned(), json!(model.config).to_string());
+        if let Some(tokenizer) = &model.tokenizer {
+            metadata.insert(keys::TOKENIZER.to_owned(), json!(tokenizer).to_string());
+        }
+    }
+    metadata
+}
+
+/// `GPT2Config` of transformers. Its activation is the exact GELU, as nanoGPT's is; OpenAI's own says gelu_new.
+fn config_json(model: &Pretrained) -> Value {
+    let config = &model.config;
+    let end = (model.tokenizer == Some(Tokenizer::Gpt2)).then_some(END_OF_TEXT);
+    json!({
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "activation_function": "gelu",
+        "n_layer": config.n_layer(),
+        "n_head": config.n_head(),
+        "n_embd": config.n_embd(),
+        "n_inner": null,
+        "n_positions": config.block_size(),
+        "n_ctx": config.block_size(),
+        "vocab_size": config.vocab_size(),
+        "layer_norm_epsilon": 1e-5,
+        "attn_pdrop": config.dropout(),
+        "embd_pdrop": config.dropout(),
+        "resid_pdrop": config.dropout(),
+        "scale_attn_weights": true,
+        "scale_attn_by_inverse_layer_idx": false,
+        "reorder_and_upcast_attn": false,
+        "tie_word_embeddings": true,
+        "initializer_range": 0.02,
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "torch_dtype": "float32",
+    })
+}
+
+/// A tokenizer of Hugging Face with a token a character: byte pair encoding without a pair.
+fn tokenizer_json(vocabulary: &str) -> Value {
+    let vocab: Map<String, Value> =
+        vocabulary.chars().enumerate().map(|(id, char)| (char.to_string(), json!(id))).collect();
+    json!({
+        "version": "1.0",
+        "truncation": null,
+        "padding": null,
+        "added_tokens": [],
+        "normalizer": null,
+        "pre_tokenizer": null,
+        "post_processor": null,
+        "decoder": { "type": "Fuse" },
+        "model": {
+            "type": "BPE",
+            "dropout": null,
+            "unk_token": null,
+            "continuing_subword_prefix": null,
+            "end_of_word_suffix": null,
+            "fuse_unk": false,
+            "byte_fallback": false,
+            "vocab": vocab,
+            "merges": [],
+        },
+    })
+}
+
+/// What there is to know of what was written.
+fn said(model: &Pretrained, naming: Naming, out: &Path) -> String {
+    let mut text = String::new();
+    for note in &model.notes {
+        text.push_str(&match note {
+            Note::HeadsAssumed { n_head } => format!(
+                "nothing says how many heads the model has: {n_head} of 64 channels were assumed, as GPT-2 has them\n"
+            ),
+            Note::GeluIsExact => {
+                "the model was trained with GELU's approximation by tanh; what is written uses the exact one, as nanoGPT does\n".to_owned()
+            }
+            Note::Widened => "the weights were widened to float32\n".to_owned(),
+        });
+    }
+    if naming == Naming::HuggingFace {
+        text.push_str(match model.tokenizer {
+            Some(Tokenizer::Gpt2) => "its tokenizer is GPT-2's: GPT2TokenizerFast.from_pretrained(\"gpt2\")\n",
+            Some(Tokenizer::Char(_)) => "",
+            None => "the checkpoint does not say its tokenizer, so that none was written\n",
+        });
+        text.push_str(&format!(
+            "transformers loads it: GPT2LMHeadModel.from_pretrained({:?})\n",
+            out.display().to_string()
+        ));
+    }
+    text
+}

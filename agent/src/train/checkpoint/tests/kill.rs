@@ -1,0 +1,133 @@
+//! A process that trains and saves after every iteration, killed at random moments: no checkpoint that it said to have
+//! written is ever lost, and each is what an undisturbed run has at that iteration, to the bit.
+//!
+//! What this does not show is a loss of power: the system's memory outlives a process. For that the file and its folder
+//! are synchronised before and after the renaming.
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use headroom_kernels::rng::Stream;
+use headroom_shared::gpt::GptShape;
+
+use super::{
+    super::{Checkpoint, CheckpointError, FILE, Store, load},
+    assert_same, names,
+    trainer::Trainer,
+};
+
+const N_KILLS: u64 = 200;
+/// Iterations that the process may finish before the one in which it is killed: 0 to below this.
+const MAX_FINISHED: u64 = 4;
+/// A child whose parent is gone ends by itself.
+const MAX_ITERS: u64 = 100_000;
+/// Names the folder for the process that is killed; without it, its test is none.
+const TRAINS_INTO: &str = "HEADROOM_TEST_TRAINS_INTO";
+
+const SHAPE: GptShape =
+    GptShape { n_layer: 1, n_head: 2, n_embd: 32, block_size: 8, vocab_size: 32, dropout: 0.1, bias: true };
+
+#[test]
+fn a_child_that_trains() {
+    let Some(dir) = env::var_os(TRAINS_INTO) else { return };
+    let dir = Path::new(&dir);
+    let store = Store::open(dir).expect("a folder");
+    let mut trainer =
+        if store.has_checkpoint() { Trainer::resumed(load(dir).expect("a checkpoint")) } else { Trainer::new(SHAPE) };
+    println!("\nready");
+    for _ in 0..MAX_ITERS {
+        let loss = trainer.step();
+        let checkpoint = trainer.checkpoint();
+        store.save(&checkpoint.meta, checkpoint.tensors()).expect("space");
+        println!("\nsaved {} {}", checkpoint.meta.state.iter_num, loss.to_bits());
+    }
+}
+
+fn child(dir: &Path) -> Child {
+    let (_, module) = module_path!().split_once("::").expect("a module of the crate");
+    let test = format!("{module}::a_child_that_trains");
+    let program = env::current_exe().expect("a test's program");
+    let mut command = Command::new(program);
+    command.args([test.as_str(), "--exact", "--nocapture", "--test-threads=1"]).env(TRAINS_INTO, dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a process")
+}
+
+/// The same run with nobody to kill it.
+struct Undisturbed {
+    trainer: Trainer,
+    /// By iteration, from 0.
+    losses: Vec<u32>,
+}
+
+impl Undisturbed {
+    fn at(&mut self, iter_num: u64) -> Checkpoint {
+        assert!(iter_num >= self.losses.len() as u64, "the run went back to iteration {iter_num}");
+        while (self.losses.len() as u64) < iter_num {
+            self.losses.push(self.trainer.step().to_bits());
+        }
+        self.trainer.checkpoint()
+    }
+}
+
+#[test]
+fn kill_9_at_any_moment_loses_no_checkpoint() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut undisturbed = Undisturbed { trainer: Trainer::new(SHAPE), losses: Vec::new() };
+    let mut moments = Stream::new(9, 9);
+    let (mut last_said, mut n_unfinished) = (0, 0);
+    let mut said: Vec<(u64, u32)> = Vec::new();
+    // How long an iteration with its checkpoint took, so that a kill may fall into any part of one.
+    let mut iteration = Duration::from_millis(10);
+    for kill in 0..N_KILLS {
+        let mut child = child(dir.path());
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut of_this = Vec::new();
+        // Every tenth is killed as it starts; the others where they train.
+        if kill % 10 != 0 {
+            let is_ready = lines.find(|line| line.as_ref().is_ok_and(|line| line == "ready"));
+            assert!(is_ready.is_some(), "the child ended before it trained");
+            for _ in 0..moments.below(MAX_FINISHED) {
+                let start = Instant::now();
+                of_this.extend(lines.by_ref().map_while(Result::ok).find_map(|line| saved(&line)));
+                iteration = start.elapsed();
+            }
+        }
+        thread::sleep(iteration.mul_f64(1.2 * moments.uniform()));
+        child.kill().expect("it runs");
+        child.wait().expect("it ended");
+        of_this.extend(lines.map_while(Result::ok).filter_map(|line| saved(&line)));
+        last_said = of_this.last().map_or(last_said, |(iter_num, _)| *iter_num);
+        said.extend(of_this);
+        n_unfinished += usize::from(names(dir.path()).iter().any(|name| name != FILE));
+        match load(dir.path()) {
+            Ok(found) => {
+                let iter_num = found.meta.state.iter_num;
+                // The kill may fall between the renaming and the word of it.
+                assert!((last_said..=last_said + 1).contains(&iter_num), "{iter_num} is there, {last_said} was said");
+                assert_same(&found, &undisturbed.at(iter_num));
+                last_said = iter_num;
+            }
+            Err(CheckpointError::NotFound { .. }) if last_said == 0 => {}
+            Err(error) => panic!("kill {kill}: {error}"),
+        }
+    }
+    assert!(last_said > N_KILLS, "{last_said} iterations are too few to have been disturbed");
+    assert!(n_unfinished > 0, "no kill fell into a write");
+    for (iter_num, loss) in said {
+        let idx = usize::try_from(iter_num - 1).expect("small");
+        assert_eq!(undisturbed.losses[idx], loss, "the loss of iteration {iter_num}");
+    }
+    println!("{N_KILLS} kills, {n_unfinished} of them within a write; {last_said} iterations");
+}
+
+/// A line that was finished: an iteration and its loss.
+fn saved(line: &str) -> Option<(u64, u32)> {
+    let (iter_num, loss) = line.strip_prefix("saved ")?.split_once(' ')?;
+    Some((iter_num.parse().ok()?, loss.parse().ok()?))
+}

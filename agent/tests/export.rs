@@ -1,0 +1,161 @@
+//! `headroom export` against what Hugging Face's library makes of the folder: `tests/golden/hf_export` has its logits.
+//!
+//! The weights come from a seed, so that the files here are the very files that it read; their checksums say so.
+//! `HEADROOM_EXPORT_TO=FOLDER` leaves them there, for the README's script.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use headroom_kernels::{
+    cpu::gpt::{DropoutPass, Gpt},
+    layout::Layout,
+    rng::Stream,
+    weights::{Naming, write_model},
+};
+use headroom_shared::gpt::{GptConfig, GptShape};
+use serde_json::{Value, json};
+
+/// What a logit may be off by.
+const TOLERANCE: f64 = 1e-4;
+
+const VOCABULARY: &str = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+fn config(bias: bool) -> GptConfig {
+    let shape = GptShape { n_layer: 2, n_head: 3, n_embd: 24, block_size: 16, vocab_size: 65, dropout: 0.0, bias };
+    GptConfig::new(shape).expect("a shape")
+}
+
+/// Large enough that everything counts: a logit is of the order of 1.
+fn params(config: &GptConfig) -> Vec<f32> {
+    let mut stream = Stream::new(2024, 0);
+    let layout = Layout::new(config).expect("small");
+    let of_entry = |entry: &headroom_kernels::layout::Entry| {
+        let mean = if entry.name.contains("ln_") && entry.name.ends_with("weight") { 1.0 } else { 0.0 };
+        #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
+        let values: Vec<f32> = entry.range.clone().map(|_| (mean + 0.3 * stream.normal()) as f32).collect();
+        values
+    };
+    layout.entries().iter().flat_map(of_entry).collect()
+}
+
+fn golden() -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/hf_export/logits.json");
+    serde_json::from_str(&fs::read_to_string(file).expect("the golden file")).expect("JSON")
+}
+
+fn headroom(args: &[&str]) -> Output {
+    let program = env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
+    Command::new(program).args(args).stdin(Stdio::null()).output().expect("headroom runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// A model as nanoGPT's names have it, with what a run of ours says of itself.
+fn source(dir: &Path, config: &GptConfig) -> PathBuf {
+    let metadata = BTreeMap::from([
+        ("headroom".to_owned(), "1".to_owned()),
+        ("model_args".to_owned(), json!(config).to_string()),
+        ("tokenizer".to_owned(), json!({ "char": VOCABULARY }).to_string()),
+    ]);
+    let mut file = Vec::new();
+    write_model(&mut file, config, &params(config), Naming::NanoGpt, &metadata).expect("memory takes it");
+    let path = dir.join("source.safetensors");
+    fs::write(&path, file).expect("space");
+    path
+}
+
+fn exported(dir: &Path, config: &GptConfig, format: &str) -> PathBuf {
+    let source = source(dir, config);
+    let out = dir.join(format);
+    let path = |path: &Path| path.display().to_string();
+    let output = headroom(&["export", "--ckpt", &path(&source), "--format", format, "--out", &path(&out)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    out
+}
+
+#[test]
+fn logits_are_those_of_hugging_faces_library() {
+    let golden = golden();
+    for (name, bias) in [("with_bias", true), ("without_bias", false)] {
+        let (dir, config) = (tempfile::tempdir().expect("a folder"), config(bias));
+        let kept = env::var_os("HEADROOM_EXPORT_TO").map(|folder| PathBuf::from(folder).join(name));
+        let dir = kept.as_deref().unwrap_or(dir.path());
+        fs::create_dir_all(dir).expect("a folder");
+        let out = exported(dir, &config, "hf");
+        if kept.is_some() {
+            continue;
+        }
+        let golden = &golden["models"][name];
+        for file in ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"] {
+            let sum = crc32fast::hash(&fs::read(out.join(file)).expect("a file"));
+            assert_eq!(golden["crc32"][file], sum, "{name}: {file} is not the one that was loaded there");
+        }
+        let ids = |text: &str| text.chars().map(|char| VOCABULARY.find(char)).collect::<Option<Vec<_>>>();
+        let by_its_tokenizer: Vec<usize> = serde_json::from_value(golden["text_tokens"].clone()).expect("tokens");
+        assert_eq!(Some(by_its_tokenizer), ids("First Citizen:\nBefore we proceed"));
+        let tokens: Vec<u32> = serde_json::from_value(golden["tokens"].clone()).expect("tokens");
+        let expected: Vec<f64> = serde_json::from_value(golden["logits"].clone()).expect("logits");
+        let gpt = Gpt::new(&config, tokens.len()).expect("small");
+        let found = gpt.forward(&params(&config), &tokens, &tokens, DropoutPass::NONE).logits;
+        assert_eq!(found.len(), expected.len());
+        let worst = found.iter().zip(&expected).map(|(&found, &expected)| (f64::from(found) - expected).abs());
+        // A NaN is not below anything.
+        let worst = worst.fold(0.0, |worst: f64, off| if off <= worst { worst } else { off });
+        assert!(worst <= TOLERANCE, "{name}: off by {worst}");
+        let spread = expected.iter().fold(0.0, |most: f64, logit| most.max(logit.abs()));
+        assert!(spread > 1.0, "logits of {spread} at most would be equal without being right");
+        println!("{name}: off by {worst:.1e} at most, of logits up to {spread:.1}");
+    }
+}
+
+#[test]
+fn nanogpts_names_can_be_exported_and_exported_again() {
+    let (dir, config) = (tempfile::tempdir().expect("a folder"), config(false));
+    let out = exported(dir.path(), &config, "nanogpt");
+    let again = dir.path().join("again");
+    let args = ["export", "--ckpt", &out.display().to_string(), "--out", &again.display().to_string()];
+    let output = headroom(&args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let hf = exported(dir.path(), &config, "hf");
+    for file in ["model.safetensors", "config.json", "tokenizer.json"] {
+        let read = |dir: &Path| fs::read(dir.join(file)).expect("a file");
+        assert!(read(&again) == read(&hf), "{file}");
+    }
+    assert_eq!(text(&output.stdout).lines().count(), 4, "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("GPT2LMHeadModel.from_pretrained("), "{}", text(&output.stderr));
+}
+
+#[test]
+fn nothing_is_overwritten_and_errors_say_what_to_do() {
+    let (dir, config) = (tempfile::tempdir().expect("a folder"), config(true));
+    let out = exported(dir.path(), &config, "hf");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(dir.path().join("cut.safetensors"), &fs::read(path("source.safetensors")).expect("a file")[..9000])
+        .expect("space");
+    fs::create_dir(dir.path().join("empty")).expect("a folder");
+    let (source, out) = (path("source.safetensors"), out.display().to_string());
+    for (args, status, says, hint) in [
+        (&["--ckpt", &source, "--out", &out][..], 1, "is there already", "nothing is overwritten"),
+        (&["--ckpt", &path("cut.safetensors"), "--out", &path("x")], 1, "ends at byte", "download or copy"),
+        (&["--ckpt", &path("empty"), "--out", &path("x")], 1, "has neither ckpt.safetensors nor", "out_dir"),
+        (&["--ckpt", &path("gone"), "--out", &path("x")], 1, "cannot be read", ""),
+        (&["--ckpt", &source], 2, "--out needs a value", "--out DIR"),
+        (&["--out", &out], 2, "--ckpt needs a value", "--ckpt DIR"),
+        (&["--ckpt", &source, "--out", &out, "--format", "pt"], 2, "neither hf nor nanogpt", ""),
+        (&["--ckpt", &source, "--outs", &out], 2, "export has no option --outs", "--out"),
+        (&["ckpt"], 2, "export takes no \"ckpt\"", "headroom export --help"),
+    ] {
+        let output = headroom(&[&["export"], args].concat());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?} {stderr}");
+        assert!(stderr.contains(says) && stderr.contains(hint), "{args:?} {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+    assert!(!dir.path().join("x").exists());
+}
