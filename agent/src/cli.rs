@@ -11,8 +11,10 @@ mod fixes;
 mod gpus;
 mod plan;
 mod print;
+mod sample;
 mod serve;
 mod style;
+mod train;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -59,6 +61,12 @@ pub enum Error {
     /// `export`.
     #[error(transparent)]
     Export(#[from] export::Error),
+    /// `sample`.
+    #[error(transparent)]
+    Sample(#[from] sample::Error),
+    /// `train`.
+    #[error(transparent)]
+    Train(#[from] train::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -69,9 +77,16 @@ impl Error {
         match self {
             // Who reads the other end has seen enough, as with `head`.
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
+            Self::Train(error) => {
+                if error.is_usage() {
+                    Exit::Usage
+                } else {
+                    Exit::Failure
+                }
+            }
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Serve(_) | Self::Export(_) => Exit::Failure,
+            Self::Data(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
         }
     }
 
@@ -82,6 +97,8 @@ impl Error {
             Self::Data(error) => error.hint(),
             Self::Serve(error) => error.hint(),
             Self::Export(error) => error.hint(),
+            Self::Sample(error) => error.hint(),
+            Self::Train(error) => error.hint(),
             Self::Print(_) => None,
         }
     }
@@ -114,6 +131,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("serve") => serve::run(args),
         Some("export") => export::run(args),
         Some("gpus") => gpus::run(args),
+        Some("train") => train::run(args),
+        Some("sample") => sample::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),
@@ -129,6 +148,8 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("serve") => print_and_succeed(&serve::help()),
         Some("export") => print_and_succeed(&export::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
+        Some("train") => print_and_succeed(&train::help()),
+        Some("sample") => print_and_succeed(&sample::help()),
         _ => Err(unknown_command(&topic)),
     }
 }
@@ -152,6 +173,8 @@ Usage: headroom COMMAND [ARGUMENTS]
 Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
+  train     Train a GPT on this machine's CPU, as nanoGPT would
+  sample    Let a model write
   export    Write a checkpoint as files that other programs load
   gpus      List the cards that are known
   data      Make training data of a text, as nanoGPT reads it

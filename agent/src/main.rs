@@ -6,8 +6,8 @@
 mod cli;
 mod data;
 mod server;
-mod utf8;
 mod train;
+mod utf8;
 
 use std::process::ExitCode;
 

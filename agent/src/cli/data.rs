@@ -172,10 +172,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
 
 fn source(file: &OsString) -> Result<Source, Error> {
     if file == BUILTIN {
-        let bytes = corpus::corpus(corpus::SEED, corpus::BYTES).into_bytes();
-        return Ok(Source::Memory { name: BUILTIN.to_owned(), bytes });
+        return Ok(builtin());
     }
     Source::of_path(Path::new(file))
+}
+
+/// The built-in corpus.
+pub fn builtin() -> Source {
+    let bytes = corpus::corpus(corpus::SEED, corpus::BYTES).into_bytes();
+    Source::Memory { name: BUILTIN.to_owned(), bytes }
 }
 
 /// A folder whose name is no text has no place in JSON.

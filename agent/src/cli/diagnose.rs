@@ -59,7 +59,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         let problems = plan::problems(resolved);
         if resolved.request.is_none() || problems.iter().any(plan::stops_nanogpt) {
             let errors = plan::findings(resolved, |severity| severity == Severity::Error);
-            print::note(&(plan::said(&problems, resolved) + &errors));
+            print::note(&(plan::said(&problems, &resolved.settings) + &errors));
             return Ok(Exit::Usage);
         }
     }
@@ -70,7 +70,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         print::data(&report(&diagnosis, &Style::of_stdout()))?;
     }
     if let Some(resolved) = &diagnosis.resolved {
-        print::note(&plan::said(&plan::problems(resolved), resolved));
+        print::note(&plan::said(&plan::problems(resolved), &resolved.settings));
         print::note(&plan::findings(resolved, |_| true));
     }
     Ok(Exit::Success)

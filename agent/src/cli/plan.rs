@@ -15,7 +15,7 @@ use std::{
 use headroom_shared::{
     advice::advise,
     link::encode,
-    nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Severity, Source},
+    nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source},
     plan::{Plan, PlanError, plan},
     session::{Finding, Resolved, resolve},
     text,
@@ -96,13 +96,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let resolved = resolve(&sources(&request.given)?, &request.options);
     let problems = problems(&resolved);
     let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
-        print::note(&(said(&problems, &resolved) + &findings(&resolved, |severity| severity == Severity::Error)));
+        print::note(
+            &(said(&problems, &resolved.settings) + &findings(&resolved, |severity| severity == Severity::Error)),
+        );
         return Ok(Exit::Usage);
     };
     let plan = plan(asked).map_err(Error::from)?;
     // The answer first, also where both streams end on one screen.
     print::data(&answer(&request, &resolved, &plan)?)?;
-    print::note(&said(&problems, &resolved));
+    print::note(&said(&problems, &resolved.settings));
     if request.json || request.link {
         print::note(&findings(&resolved, |_| true));
     }
@@ -171,7 +173,7 @@ pub fn stops_nanogpt(problem: &Problem) -> bool {
 }
 
 /// Problems with their hints, a line each.
-pub fn said(problems: &[Problem], resolved: &Resolved) -> String {
+pub fn said(problems: &[Problem], settings: &Settings) -> String {
     let mut said = String::new();
     let mut hinted = false;
     for problem in problems {
@@ -180,7 +182,7 @@ pub fn said(problems: &[Problem], resolved: &Resolved) -> String {
         said.push_str(&format!("{problem}\n"));
         hinted = problem.hint.is_some();
     }
-    match resolved.settings.problems.omitted() {
+    match settings.problems.omitted() {
         0 => {}
         n => said.push_str(&format!("and {n} more\n")),
     }

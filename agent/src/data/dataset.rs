@@ -197,6 +197,11 @@ impl Dataset {
         self.vocab_size
     }
 
+    /// Whether a meta.pkl says how many ids there are.
+    pub fn has_meta(&self) -> bool {
+        self.meta.is_some()
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use headroom_shared::tokenizer::CharTokenizer;
+use headroom_kernels::weights;
+use headroom_shared::tokenizer::{CharTokenizer, RepeatedChar};
 use thiserror::Error;
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
 
@@ -42,6 +43,25 @@ pub enum EncodeError {
 }
 
 impl Tokenizer {
+    /// As a checkpoint keeps it.
+    pub fn kept(&self) -> weights::Tokenizer {
+        match self {
+            Self::Char(tokenizer) => weights::Tokenizer::Char(tokenizer.vocab().iter().collect()),
+            Self::Gpt2 => weights::Tokenizer::Gpt2,
+        }
+    }
+
+    /// What a checkpoint keeps.
+    ///
+    /// # Errors
+    /// It has a character twice.
+    pub fn of_kept(kept: &weights::Tokenizer) -> Result<Self, RepeatedChar> {
+        Ok(match kept {
+            weights::Tokenizer::Char(vocab) => Self::Char(CharTokenizer::with_vocab(vocab.chars().collect())?),
+            weights::Tokenizer::Gpt2 => Self::Gpt2,
+        })
+    }
+
     /// How many tokens there are.
     pub fn vocab_size(&self) -> u32 {
         match self {

@@ -120,7 +120,6 @@ impl Pretrained {
     ///
     /// # Errors
     /// The dropout is none, or `block_size` is 0.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for init_from of `headroom train`"))]
     pub fn fitted(self, block_size: u64, dropout: f64) -> Result<Self, PretrainedError> {
         let block_size = block_size.min(self.config.block_size());
         let config = GptConfig::new(GptShape { block_size, dropout, ..self.config.shape() })?;

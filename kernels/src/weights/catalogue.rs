@@ -1,6 +1,6 @@
 //! A file's tensors as a model's: the config that their shapes say, and where each parameter is to be read.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, fmt, ops::Range};
 
 use headroom_shared::gpt::{GptConfig, GptShape, tensors::Tensor};
 
@@ -49,6 +49,20 @@ pub enum Note {
     GeluIsExact,
     /// Weights of half precision were widened; they take twice the file's bytes.
     Widened,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeadsAssumed { n_head } => {
+                write!(f, "nothing says how many heads the model has; {n_head} were taken, as GPT-2's are 64 wide")
+            }
+            Self::GeluIsExact => f.write_str(
+                "the model was trained with an approximation of GELU; here it runs with the exact one, as in nanoGPT",
+            ),
+            Self::Widened => f.write_str("the weights were widened to float32"),
+        }
+    }
 }
 
 /// A model that can be read, checked as far as its header goes.

@@ -183,12 +183,21 @@ fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
     })
 }
 
-/// Takes what is none of our options: a config file, a setting, or a mistake.
+/// Takes what is none of our options.
 ///
 /// # Errors
-/// It has dashes, no value, and no name of nanoGPT's: then it was meant for us.
+/// It was meant for us.
 pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
-    let given = match word {
+    request.given.push(nanogpt_word("plan", FLAGS, EVAL_BATCH_SIZE, word)?);
+    Ok(())
+}
+
+/// What is none of a command's options: a config file, a setting, or a mistake. `extra` is a key beside nanoGPT's.
+///
+/// # Errors
+/// It has dashes, no value, and no name of nanoGPT's: then it was meant for the command.
+pub fn nanogpt_word<T>(command: &'static str, flags: &[Flag<T>], extra: &str, word: Word) -> Result<Given, UsageError> {
+    Ok(match word {
         // nanoGPT takes a word with `=` for a setting; its reader says that the dashes are missing.
         Word::Plain(word) => match word.into_string() {
             Ok(text) if text.contains('=') => Given::Setting(text),
@@ -197,16 +206,14 @@ pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
         },
         Word::Other(text) => {
             let name = text.trim_start_matches('-');
-            let is_setting = text.contains('=') || defaults::find(name).is_some() || name == EVAL_BATCH_SIZE;
+            let is_setting = text.contains('=') || defaults::find(name).is_some() || name == extra;
             if !is_setting {
-                let near = nearest(FLAGS, &text).or_else(|| Some(format!("--{}=…", defaults::nearest(name)?)));
-                return Err(UsageError::UnknownOption { command: "plan", option: text, near });
+                let near = nearest(flags, &text).or_else(|| Some(format!("--{}=…", defaults::nearest(name)?)));
+                return Err(UsageError::UnknownOption { command, option: text, near });
             }
             Given::Setting(text)
         }
-    };
-    request.given.push(given);
-    Ok(())
+    })
 }
 
 /// The help of this command.

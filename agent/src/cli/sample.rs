@@ -1,0 +1,210 @@
+//! `headroom sample`: a model goes on with a text, as it comes.
+
+use std::{ffi::OsString, io, path::PathBuf};
+
+use headroom_kernels::{
+    decode::{DecodeError, Decoder, Storage},
+    sampling::Sampling,
+};
+use thiserror::Error;
+
+use super::{
+    Exit,
+    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
+    print,
+};
+use crate::{
+    data::tokenizer::{EncodeError, Tokenizer},
+    train::pretrained::{Pretrained, PretrainedError},
+};
+
+/// Why there is no text.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The model.
+    #[error(transparent)]
+    Weights(#[from] PretrainedError),
+    /// What runs it.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// A model that nobody knows the words of.
+    #[error("{} does not say how its tokens are made of text", .path.display())]
+    NoTokenizer {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// A character twice.
+    #[error("{}: the vocabulary has {char:?} twice", .path.display())]
+    Vocabulary {
+        /// The file or folder.
+        path: PathBuf,
+        /// The character.
+        char: char,
+    },
+    /// A prompt that the model has no tokens for.
+    #[error("--prompt: {0}")]
+    Prompt(#[from] EncodeError),
+    /// A seed from the system.
+    #[error("the system gives no random number ({0}); --seed N takes one")]
+    Seed(io::Error),
+}
+
+impl Error {
+    /// What to try instead.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Weights(error) => error.hint(),
+            Self::NoTokenizer { .. } => {
+                Some("a checkpoint of `headroom train`, or a model of GPT-2's vocabulary, says it".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Request {
+    ckpt: Option<PathBuf>,
+    prompt: String,
+    max_new_tokens: u64,
+    temperature: f32,
+    top_k: u32,
+    seed: u64,
+}
+
+impl Default for Request {
+    /// nanoGPT's sample.py, but for its ten samples.
+    fn default() -> Self {
+        Self { ckpt: None, prompt: "\n".to_owned(), max_new_tokens: 500, temperature: 0.8, top_k: 200, seed: 1337 }
+    }
+}
+
+const FLAGS: &[Flag<Request>] = &[
+    Flag {
+        name: "ckpt",
+        value: Some("DIR"),
+        doc: "A run's out_dir, a folder with model.safetensors, or a\nsafetensors file",
+        set: |request, path| {
+            request.ckpt = Some(path.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "prompt",
+        value: Some("TEXT"),
+        doc: "What the text begins with [default: a new line]",
+        set: |request, text| {
+            if text.is_empty() {
+                return Err("a model goes on from one token at least".to_owned().into());
+            }
+            text.clone_into(&mut request.prompt);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-new-tokens",
+        value: Some("N"),
+        doc: "How many tokens to add [default: 500]",
+        set: |request, n| put(&mut request.max_new_tokens, n.parse().ok(), "a number of tokens", n),
+    },
+    Flag {
+        name: "temperature",
+        value: Some("X"),
+        doc: "Above 1 wilder, below tamer; 0 takes the likeliest token\neach time [default: 0.8]",
+        set: |request, x| {
+            let parsed = x.parse().ok().filter(|x: &f32| x.is_finite() && *x >= 0.0);
+            put(&mut request.temperature, parsed, "a temperature, 0 or more", x)
+        },
+    },
+    Flag {
+        name: "top-k",
+        value: Some("N"),
+        doc: "Choose among the N likeliest tokens; 0 for all [default: 200]",
+        set: |request, n| put(&mut request.top_k, n.parse().ok(), "a number of tokens", n),
+    },
+    Flag {
+        name: "seed",
+        value: Some("N"),
+        doc: "The same seed makes the same text [default: 1337]",
+        set: |request, n| put(&mut request.seed, n.parse().ok(), "a seed, a whole number from 0", n),
+    },
+];
+
+fn put<T>(to: &mut T, parsed: Option<T>, what: &str, given: &str) -> Result<(), Refusal> {
+    *to = parsed.ok_or_else(|| Refusal::from(format!("{given:?} is not {what}")))?;
+    Ok(())
+}
+
+/// The help of this command.
+pub fn help() -> String {
+    format!(
+        "\
+Lets a model write: prints the prompt, and what comes after it, as it comes.
+
+Usage: headroom sample --ckpt DIR [--prompt TEXT] [OPTIONS]
+
+Options:
+{}
+Runs on the CPU, in float32. Exit status: 0 done, 1 the model cannot be read, 2 the
+command line cannot be used.
+",
+        options_help(FLAGS)
+    )
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The words cannot be used, or the model cannot be read or run.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+    let mut request = Request::default();
+    let refuse = |_: &mut Request, word: Word| {
+        Err(match word {
+            Word::Plain(word) => {
+                UsageError::UnexpectedWord { command: "sample", word: word.to_string_lossy().into_owned() }
+            }
+            Word::Other(option) => {
+                UsageError::UnknownOption { command: "sample", near: nearest(FLAGS, &option), option }
+            }
+        })
+    };
+    if parse("sample", FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        print::data(&help())?;
+        return Ok(Exit::Success);
+    }
+    let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "DIR" })?;
+    write(&request, path)
+}
+
+fn write(request: &Request, path: PathBuf) -> Result<Exit, super::Error> {
+    let model = Pretrained::load(&path).map_err(Error::from)?;
+    let tokenizer = match &model.tokenizer {
+        None => return Err(Error::NoTokenizer { path }.into()),
+        Some(kept) => Tokenizer::of_kept(kept).map_err(|twice| Error::Vocabulary { path, char: twice.0 })?,
+    };
+    for note in &model.notes {
+        print::note(&format!("{note}\n"));
+    }
+    let prompt = tokenizer.encode(&request.prompt).map_err(Error::from)?;
+    let mut decoder = Decoder::new(&model.config, &model.params, Storage::F32).map_err(Error::from)?;
+    // Twice in memory until here.
+    drop(model.params);
+    print::data(&request.prompt)?;
+    decoder.prefill(&prompt).map_err(Error::from)?;
+    let sampling = Sampling { temperature: request.temperature, top_k: request.top_k, seed: request.seed };
+    let mut text = tokenizer.decoder();
+    for draw in 0..request.max_new_tokens {
+        let draw = u32::try_from(draw).unwrap_or(u32::MAX);
+        let token = decoder.choose(&sampling, draw).map_err(Error::from)?;
+        let mut piece = String::new();
+        text.push(token, &mut piece);
+        print::data(&piece)?;
+        if draw + 1 < u32::try_from(request.max_new_tokens).unwrap_or(u32::MAX) {
+            decoder.step(token).map_err(Error::from)?;
+        }
+    }
+    let mut rest = String::new();
+    text.finish(&mut rest);
+    print::data(&format!("{rest}\n"))?;
+    Ok(Exit::Success)
+}

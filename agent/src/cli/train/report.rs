@@ -1,0 +1,227 @@
+//! What `headroom train` says: before it starts, of every event, and at its end.
+
+use std::{path::Path, time::Duration};
+
+use headroom_shared::{
+    gpt::{GptConfig, buffers::Buffers, tensors::Category},
+    nanogpt::Value,
+    units::human_size,
+};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    cli::plan::options::Given,
+    data::dataset::{Dataset, Split},
+    train::{
+        pretrained::Pretrained,
+        run::{Event, Step},
+        settings::RunSettings,
+    },
+};
+
+/// The schema's number.
+const SCHEMA: u32 = 1;
+
+pub fn size(bytes: u64) -> String {
+    human_size(bytes)
+}
+
+/// What the run would allocate, alone.
+pub fn plan(gpt: &GptConfig, planned: &Buffers, is_json: bool) -> String {
+    if !is_json {
+        return memory(planned);
+    }
+    let by_category: serde_json::Map<String, Json> =
+        categories(planned).into_iter().map(|(category, bytes)| (category.name().to_owned(), bytes.into())).collect();
+    let buffers: Vec<Json> = planned
+        .all()
+        .iter()
+        .map(|buffer| json!({ "name": buffer.name(), "elements": buffer.elements, "bytes": buffer.bytes }))
+        .collect();
+    let document = json!({
+        "schema": SCHEMA,
+        "parameters": gpt.n_parameters(),
+        "bytes": planned.bytes(),
+        "by_category": by_category,
+        "buffers": buffers,
+    });
+    format!("{document:#}\n")
+}
+
+fn categories(planned: &Buffers) -> Vec<(Category, u64)> {
+    let of =
+        |category| planned.all().iter().filter(|buffer| buffer.category() == category).map(|buffer| buffer.bytes).sum();
+    Category::ALL.into_iter().map(|category| (category, of(category))).filter(|(_, bytes)| *bytes > 0).collect()
+}
+
+fn memory(planned: &Buffers) -> String {
+    let mut text = format!("It will allocate {} ({} bytes):\n", size(planned.bytes()), planned.bytes());
+    for (category, bytes) in categories(planned) {
+        text.push_str(&format!("  {:>10}  {}\n", size(bytes), category.text()));
+    }
+    text
+}
+
+/// What is about to be trained.
+pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, planned: &Buffers, threads: usize) -> String {
+    let shape = gpt.shape();
+    let tokens = run.batch_size * run.gradient_accumulation_steps * shape.block_size;
+    format!(
+        "A GPT of {} parameters: {} layers, {} heads, {} wide, {} tokens of {} at a time.\n\
+         Data: {}, {} tokens to learn from and {} to be judged by; {tokens} an iteration, {} iterations.\n\
+         On the CPU, {threads} threads, float32. Checkpoints go to {}.\n{}",
+        gpt.n_parameters().unwrap_or_default(),
+        shape.n_layer,
+        shape.n_head,
+        shape.n_embd,
+        shape.block_size,
+        shape.vocab_size,
+        dataset.folder().display(),
+        dataset.n_tokens(Split::Train),
+        dataset.n_tokens(Split::Val),
+        run.max_iters,
+        run.out_dir.display(),
+        memory(planned)
+    )
+}
+
+/// What was allocated, held against the plan.
+pub fn allocated(bytes: u64, planned: u64) -> String {
+    if bytes == planned {
+        format!("Allocated {bytes} bytes, as planned.\n")
+    } else {
+        format!("Allocated {bytes} bytes, {} other than planned; please report it.\n", bytes.abs_diff(planned))
+    }
+}
+
+/// Which weights a run starts from.
+pub fn weights(path: &Path, found: &Pretrained) -> String {
+    let notes: String = found.notes.iter().map(|note| format!("  {note}\n")).collect();
+    format!("Weights: {}\n{notes}", path.display())
+}
+
+/// A line of an event: nanoGPT's words, so that what reads its logs reads these, and what it has not after them.
+pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
+    if is_json {
+        return format!("{}\n", json_event(event));
+    }
+    match event {
+        Event::Evaluated { iter, train_loss, val_loss, .. } => {
+            format!("step {iter}: train loss {train_loss:.4}, val loss {val_loss:.4}\n")
+        }
+        Event::Stepped(step) => {
+            let Step { iter, loss, time, mfu, tokens_per_second, time_left, .. } = step;
+            format!(
+                "iter {iter}: loss {loss:.4}, time {:.2}ms, mfu {:.2}%, {tokens_per_second:.0} tokens/s, {} left\n",
+                time.as_secs_f64() * 1e3,
+                mfu * 100.0,
+                span(*time_left)
+            )
+        }
+        Event::Saved { .. } => format!("saving checkpoint to {}\n", run.out_dir.display()),
+        Event::NotSaved { why, .. } => format!("checkpoint not saved: {why}\n"),
+    }
+}
+
+fn json_event(event: &Event) -> Json {
+    match event {
+        Event::Evaluated { iter, train_loss, val_loss, learning_rate } => {
+            json!({ "iter": iter, "train_loss": train_loss, "val_loss": val_loss, "lr": learning_rate })
+        }
+        Event::Stepped(step) => json!({
+            "iter": step.iter,
+            "loss": step.loss,
+            "lr": step.learning_rate,
+            "gradient_norm": step.gradient_norm,
+            "time_ms": step.time.as_secs_f64() * 1e3,
+            "tokens_per_second": step.tokens_per_second,
+            "mfu": step.mfu,
+            "time_left_s": step.time_left.as_secs(),
+        }),
+        Event::Saved { iter, bytes } => json!({ "iter": iter, "saved_bytes": bytes }),
+        Event::NotSaved { iter, why } => json!({ "iter": iter, "not_saved": why }),
+    }
+}
+
+/// A span of time in its largest units.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, s) => format!("{m} min {s:02} s"),
+        (0, h, m, _) => format!("{h} h {m:02} min"),
+        (d, h, ..) => format!("{d} d {h} h"),
+    }
+}
+
+/// What to do with what was learnt.
+pub fn done(run: &RunSettings) -> String {
+    let dir = run.out_dir.display();
+    format!("Done. Let it write:\n  headroom sample --ckpt {} --prompt \"Once\"\n", quoted(&dir.to_string()))
+}
+
+/// The command that goes on with a run: the one that started it, with `--init_from=resume`.
+pub fn resume_command(given: &[Given], out_dir: &Path) -> String {
+    let words = given.iter().filter_map(|given| match given {
+        Given::Config(path) => Some(quoted(&path.to_string_lossy())),
+        Given::Setting(text) if text.trim_start_matches('-').starts_with("init_from=") => None,
+        Given::Setting(text) => Some(quoted(text)),
+    });
+    let mut words: Vec<String> = words.collect();
+    // A config file says where; the built-in one is not read again.
+    let says_where = |given: &Given| match given {
+        Given::Config(_) => true,
+        Given::Setting(text) => text.trim_start_matches('-').starts_with("out_dir="),
+    };
+    if !given.iter().any(says_where) {
+        words.push(quoted(&format!("--out_dir={}", out_dir.display())));
+    }
+    words.push("--init_from=resume".to_owned());
+    format!("headroom train {}", words.join(" "))
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// A checkpoint's value as a config has it; none of what no key of nanoGPT is.
+pub fn python(value: &Json) -> Option<Value> {
+    Some(match value {
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => number.as_i64().map(Value::Int).or_else(|| number.as_f64().map(Value::Float))?,
+        Json::String(text) => Value::Str(text.clone()),
+        Json::Null | Json::Array(_) | Json::Object(_) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_two_units() {
+        for (seconds, want) in [(0, "0 s"), (61, "1 min 01 s"), (3661, "1 h 01 min"), (90_000, "1 d 1 h")] {
+            assert_eq!(span(Duration::from_secs(seconds)), want);
+        }
+    }
+
+    #[test]
+    fn the_command_that_goes_on_is_the_one_that_started() {
+        let given = [
+            Given::Config("my config.py".into()),
+            Given::Setting("--init_from=scratch".to_owned()),
+            Given::Setting("--out_dir=it's".to_owned()),
+        ];
+        let out = Path::new("out-stories");
+        assert_eq!(resume_command(&[], out), "headroom train --out_dir=out-stories --init_from=resume");
+        assert_eq!(
+            resume_command(&given, out),
+            r"headroom train 'my config.py' '--out_dir=it'\''s' --init_from=resume"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! `headroom train` as a person starts it: what it prints, that it goes on where it stopped, and that nothing is lost.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+use headroom_kernels::rng::Stream;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a data set of characters in it.
+fn folder() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let text = "The quick brown fox jumps over the lazy dog. ".repeat(40);
+    fs::write(folder.path().join("text.txt"), text).expect("a text");
+    let prepared =
+        headroom(folder.path(), &["data", "prepare", "text.txt", "--out", "data/fox"]).output().expect("it runs");
+    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    folder
+}
+
+fn headroom(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A model that learns in no time, saved at every iteration.
+const TINY: [&str; 15] = [
+    "train",
+    "--json",
+    "--threads",
+    "1",
+    "--dataset=fox",
+    "--n_layer=1",
+    "--n_head=2",
+    "--n_embd=8",
+    "--block_size=8",
+    "--batch_size=2",
+    "--gradient_accumulation_steps=2",
+    "--eval_interval=1",
+    "--eval_iters=1",
+    "--dropout=0.1",
+    "--learning_rate=1e-2",
+];
+
+fn tiny(folder: &Path, more: &[&str]) -> Command {
+    headroom(folder, &[&TINY, more].concat())
+}
+
+#[track_caller]
+fn finished(command: &mut Command) -> Output {
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// The loss of each iteration, by its digits.
+fn losses(stdout: &[u8]) -> BTreeMap<u64, String> {
+    let text = String::from_utf8_lossy(stdout).into_owned();
+    // A program that was killed may leave half a line.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter_map(|line| Some((line["iter"].as_u64()?, line.get("loss")?.to_string()))).collect()
+}
+
+#[test]
+fn a_run_learns_prints_json_and_saves() {
+    let folder = folder();
+    let output = finished(&mut tiny(folder.path(), &["--max_iters=30", "--warmup_iters=2", "--lr_decay_iters=30"]));
+    let losses = losses(&output.stdout);
+    assert_eq!(losses.len(), 31);
+    let [first, last] = [losses[&0].parse::<f64>(), losses[&30].parse::<f64>()].map(|loss| loss.expect("a number"));
+    assert!(last < first, "{last} after {first}");
+    assert!(folder.path().join("out/ckpt.safetensors").exists());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("bytes, as planned."), "{said}");
+}
+
+#[test]
+fn a_run_that_is_resumed_is_the_run_that_was_not() {
+    let folder = folder();
+    let whole = losses(&finished(&mut tiny(folder.path(), &["--max_iters=12", "--out_dir=whole"])).stdout);
+    let mut parts = losses(&finished(&mut tiny(folder.path(), &["--max_iters=5", "--out_dir=parts"])).stdout);
+    // The checkpoint knows the rest.
+    let resume = ["train", "--json", "--threads", "1", "--init_from=resume", "--out_dir=parts", "--max_iters=12"];
+    let rest = losses(&finished(&mut headroom(folder.path(), &resume)).stdout);
+    assert_eq!(rest.keys().next(), Some(&6));
+    parts.extend(rest);
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let folder = folder();
+    let run = |seed| losses(&finished(&mut tiny(folder.path(), &["--max_iters=2", seed])).stdout);
+    assert_eq!(run("--seed=1"), run("--seed=1"));
+    assert_ne!(run("--seed=1"), run("--seed=2"));
+}
+
+/// Starts a run and waits for its first line.
+fn started(folder: &Path, more: &[&str]) -> (Child, Vec<u8>) {
+    let mut child = tiny(folder, more).stderr(Stdio::inherit()).spawn().expect("it starts");
+    let mut first = Vec::new();
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let mut byte = [0];
+    while !first.ends_with(b"\n") && stdout.read(&mut byte).expect("it can be read") == 1 {
+        first.push(byte[0]);
+    }
+    child.stdout = Some(stdout);
+    (child, first)
+}
+
+#[cfg(unix)]
+#[test]
+fn the_interrupt_key_finishes_the_iteration_saves_and_says_how_to_go_on() {
+    let folder = folder();
+    let (child, mut out) = started(folder.path(), &["--max_iters=1000000"]);
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    out.extend(&output.stdout);
+    let last = *losses(&out).keys().last().unwrap_or(&0);
+    let more = ["--init_from=resume", &format!("--max_iters={}", last + 3)];
+    let resumed = losses(&finished(&mut tiny(folder.path(), &more)).stdout);
+    assert_eq!(resumed.keys().next(), Some(&(last + 1)), "nothing is done twice and nothing left out");
+}
+
+/// How often the program is killed.
+const KILLS: u64 = 200;
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_loses_no_checkpoint_and_changes_no_loss() {
+    let folder = folder();
+    let mut moments = Stream::new(1337, 0);
+    let (mut seen, mut survived) = (BTreeMap::new(), 0);
+    for kill in 0..KILLS {
+        let has_checkpoint = folder.path().join("out/ckpt.safetensors").exists();
+        let from = if has_checkpoint { "--init_from=resume" } else { "--init_from=scratch" };
+        let (mut child, first) = started(folder.path(), &["--max_iters=1000000", from]);
+        assert!(!first.is_empty(), "kill {kill}: the checkpoint before was not taken");
+        std::thread::sleep(Duration::from_micros(moments.below(30_000)));
+        child.kill().expect("it runs");
+        let output = child.wait_with_output().expect("it ended");
+        for (iter, loss) in losses(&output.stdout) {
+            let before = seen.entry(iter).or_insert_with(|| loss.clone());
+            assert_eq!(*before, loss, "kill {kill}: iteration {iter} came out otherwise");
+        }
+        survived += u64::from(has_checkpoint);
+    }
+    assert!(survived > KILLS / 2, "most started from a checkpoint: {survived}");
+    let iterations = *seen.keys().last().expect("something was trained");
+    let undisturbed = tiny(folder.path(), &["--out_dir=undisturbed", &format!("--max_iters={iterations}")]).output();
+    let undisturbed = losses(&undisturbed.expect("it runs").stdout);
+    assert!(undisturbed.len() > 20, "{iterations} iterations are too few to tell");
+    for (iter, loss) in &seen {
+        assert_eq!(undisturbed.get(iter), Some(loss), "iteration {iter}");
+    }
+}
+
+#[test]
+fn a_plan_is_what_is_allocated() {
+    let folder = folder();
+    let plan = finished(&mut tiny(folder.path(), &["--plan"]));
+    let plan: Value = serde_json::from_slice(&plan.stdout).expect("JSON");
+    let run = finished(&mut tiny(folder.path(), &["--max_iters=0"]));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{said}");
+    let parts: u64 =
+        plan["buffers"].as_array().expect("a list").iter().filter_map(|buffer| buffer["bytes"].as_u64()).sum();
+    assert_eq!(plan["bytes"].as_u64(), Some(parts));
+}
+
+#[track_caller]
+fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
+    let output = headroom(folder, args).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_trained_is_said() {
+    let folder = folder();
+    let refused = |more: &[&str], code, words: &[&str]| refused(folder.path(), &[&TINY, more].concat(), code, words);
+    refused(&["--device=cuda"], 2, &["device", "CPU alone", "hint: --device=cpu"]);
+    refused(&["--n_head=3"], 2, &["n_embd is 8, which n_head 3 does not divide"]);
+    refused(&["--beta1=1.5"], 2, &["beta1 is 1.5", "below 1"]);
+    refused(&["--eval_interval=0"], 2, &["eval_interval is 0"]);
+    refused(&["--seed=-1"], 2, &["seed"]);
+    refused(&["--no_such_key=1"], 2, &["no_such_key"]);
+    refused(&["--init_from=resume", "--out_dir=nowhere"], 1, &["nowhere"]);
+    refused(&["--init_from=gpt3"], 1, &["gpt3", "hint:"]);
+    refused(&["--dataset=cats"], 1, &["cats", "headroom data prepare"]);
+    refused(&["--vocab_size=3"], 1, &["3 tokens"]);
+    refused(&["--block_size=100000"], 1, &["train.bin", "--block_size="]);
+    refused(&["--batch_size=1000000000"], 1, &["takes", "this machine has", "--batch_size="]);
+}
+
+#[test]
+fn a_run_that_diverges_keeps_its_checkpoint() {
+    let folder = folder();
+    finished(&mut tiny(folder.path(), &["--max_iters=3"]));
+    let checkpoint = fs::read(folder.path().join("out/ckpt.safetensors")).expect("it was saved");
+    let wild = [
+        "--init_from=resume",
+        "--max_iters=200",
+        "--learning_rate=1e30",
+        "--decay_lr=False",
+        "--grad_clip=0",
+        "--eval_interval=1000",
+    ];
+    let output = tiny(folder.path(), &wild).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("diverged") && said.contains("hint:"), "{said}");
+    assert_eq!(fs::read(folder.path().join("out/ckpt.safetensors")).expect("it is there"), checkpoint);
+}
+
+#[test]
+fn lines_without_json_are_those_of_nanogpt() {
+    let folder = folder();
+    let args: Vec<&str> = TINY.into_iter().filter(|word| *word != "--json").chain(["--max_iters=1"]).collect();
+    let output = finished(&mut headroom(folder.path(), &args));
+    let lines: Vec<String> = BufReader::new(&output.stdout[..]).lines().map(|line| line.expect("text")).collect();
+    assert!(lines[0].starts_with("step 0: train loss "), "{lines:?}");
+    assert!(
+        lines[1].starts_with("iter 0: loss ") && lines[1].contains("ms, mfu ") && lines[1].contains(" tokens/s"),
+        "{lines:?}"
+    );
+    let _: PathBuf = folder.path().join("out");
+}
