@@ -214,7 +214,7 @@ fn a_run_that_diverges_keeps_its_checkpoint() {
         "--max_iters=200",
         "--learning_rate=1e30",
         "--decay_lr=False",
-        "--grad_clip=0",
+        "--grad_clip=0.0",
         "--eval_interval=1000",
     ];
     let output = tiny(folder.path(), &wild).output().expect("it runs");
