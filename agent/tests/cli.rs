@@ -65,6 +65,8 @@ fn help() {
     assert_snapshot!("help_diagnose", text(&run(&["diagnose", "--help"]).stdout));
     assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
     assert_snapshot!("help_data", text(&run(&["data", "--help"]).stdout));
+    assert_snapshot!("help_sample", text(&run(&["sample", "--help"]).stdout));
+    assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
     assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
@@ -79,6 +81,8 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["help", "diagnose"], &["diagnose", "--help"]),
         (&["help", "serve"], &["serve", "-h"]),
         (&["help", "export"], &["export", "--help"]),
+        (&["help", "sample"], &["sample", "--help"]),
+        (&["help", "train"], &["train", "--help"]),
         (&["help", "gpus"], &["gpus", "--help"]),
         (&["help", "data"], &["data", "--help"]),
         (&["data", "-h"], &["data", "prepare", "--help"]),
@@ -96,7 +100,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["train", "sample", "watch", "runs", "token", "bench", "doctor"] {
+    for command in ["watch", "runs", "token", "bench", "doctor"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),

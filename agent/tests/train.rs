@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Read},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
@@ -225,6 +225,32 @@ fn a_run_that_diverges_keeps_its_checkpoint() {
 }
 
 #[test]
+fn a_model_that_learnt_writes_what_it_learnt() {
+    let folder = folder();
+    let learn = [
+        "--max_iters=300",
+        "--eval_interval=300",
+        "--n_embd=32",
+        "--dropout=0.0",
+        "--batch_size=8",
+        "--learning_rate=1e-2",
+    ];
+    finished(&mut tiny(folder.path(), &[&learn[..], &["--warmup_iters=10", "--lr_decay_iters=300"]].concat()));
+    let sample = |more: &[&str]| {
+        let args = [&["sample", "--ckpt", "out", "--prompt", "The quick", "--max-new-tokens", "30"], more].concat();
+        String::from_utf8(finished(&mut headroom(folder.path(), &args)).stdout).expect("text")
+    };
+    let text = sample(&["--temperature", "0"]);
+    assert!(text.starts_with("The quick brown fox"), "{text:?}");
+    assert_eq!(text.chars().count(), "The quick".len() + 30 + 1);
+    assert_eq!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "5", "--temperature", "2"]));
+    assert_ne!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "6", "--temperature", "2"]));
+    refused(folder.path(), &["sample", "--ckpt", "out", "--prompt", "1"], 1, &["--prompt", "'1'"]);
+    refused(folder.path(), &["sample", "--ckpt", "nowhere"], 1, &["nowhere"]);
+    refused(folder.path(), &["sample"], 2, &["--ckpt"]);
+}
+
+#[test]
 fn lines_without_json_are_those_of_nanogpt() {
     let folder = folder();
     let args: Vec<&str> = TINY.into_iter().filter(|word| *word != "--json").chain(["--max_iters=1"]).collect();
@@ -235,5 +261,4 @@ fn lines_without_json_are_those_of_nanogpt() {
         lines[1].starts_with("iter 0: loss ") && lines[1].contains("ms, mfu ") && lines[1].contains(" tokens/s"),
         "{lines:?}"
     );
-    let _: PathBuf = folder.path().join("out");
 }

@@ -15,8 +15,10 @@ mod encoder;
 mod gelu;
 mod initial;
 mod math;
+mod model;
 mod norm;
 mod product;
+mod room;
 mod team;
 mod trainer;
 

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_kernels::weights::{Naming, Note, Tokenizer, keys, write_model};
+use headroom_kernels::weights::{Naming, Tokenizer, keys, write_model};
 use headroom_shared::gpt::presets::GPT2_VOCAB_SIZE;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -257,15 +257,7 @@ fn tokenizer_json(vocabulary: &str) -> Value {
 fn said(model: &Pretrained, naming: Naming, out: &Path) -> String {
     let mut text = String::new();
     for note in &model.notes {
-        text.push_str(&match note {
-            Note::HeadsAssumed { n_head } => format!(
-                "nothing says how many heads the model has: {n_head} of 64 channels were assumed, as GPT-2 has them\n"
-            ),
-            Note::GeluIsExact => {
-                "the model was trained with GELU's approximation by tanh; what is written uses the exact one, as nanoGPT does\n".to_owned()
-            }
-            Note::Widened => "the weights were widened to float32\n".to_owned(),
-        });
+        text.push_str(&format!("{note}\n"));
     }
     if naming == Naming::HuggingFace {
         text.push_str(match model.tokenizer {

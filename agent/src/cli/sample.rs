@@ -1,6 +1,6 @@
 //! `headroom sample`: a model goes on with a text, as it comes.
 
-use std::{ffi::OsString, io, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 use headroom_kernels::{
     decode::{DecodeError, Decoder, Storage},
@@ -44,9 +44,6 @@ pub enum Error {
     /// A prompt that the model has no tokens for.
     #[error("--prompt: {0}")]
     Prompt(#[from] EncodeError),
-    /// A seed from the system.
-    #[error("the system gives no random number ({0}); --seed N takes one")]
-    Seed(io::Error),
 }
 
 impl Error {
@@ -66,7 +63,7 @@ impl Error {
 struct Request {
     ckpt: Option<PathBuf>,
     prompt: String,
-    max_new_tokens: u64,
+    max_new_tokens: u32,
     temperature: f32,
     top_k: u32,
     seed: u64,
@@ -194,12 +191,11 @@ fn write(request: &Request, path: PathBuf) -> Result<Exit, super::Error> {
     let sampling = Sampling { temperature: request.temperature, top_k: request.top_k, seed: request.seed };
     let mut text = tokenizer.decoder();
     for draw in 0..request.max_new_tokens {
-        let draw = u32::try_from(draw).unwrap_or(u32::MAX);
         let token = decoder.choose(&sampling, draw).map_err(Error::from)?;
         let mut piece = String::new();
         text.push(token, &mut piece);
         print::data(&piece)?;
-        if draw + 1 < u32::try_from(request.max_new_tokens).unwrap_or(u32::MAX) {
+        if draw + 1 < request.max_new_tokens {
             decoder.step(token).map_err(Error::from)?;
         }
     }

@@ -106,6 +106,7 @@ impl Tokenizer {
     }
 
     /// The text of ids. U+FFFD stands for an id that is none, and for bytes that are no text.
+    #[cfg(test)]
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut text = String::new();
         let mut decoder = self.decoder();

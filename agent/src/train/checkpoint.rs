@@ -103,6 +103,7 @@ pub struct Checkpoint {
     pub exp_avg_sq: Vec<f32>,
 }
 
+#[cfg(test)]
 impl Checkpoint {
     /// Its tensors.
     #[must_use]

@@ -155,7 +155,8 @@ impl CheckpointError {
         Self::Write { error, dir, keeps_old }
     }
 
-    /// Whether space is all that is missing, so that a later attempt may succeed.
+    /// Whether space is all that is missing.
+    #[cfg(test)]
     #[must_use]
     pub const fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
