@@ -232,7 +232,7 @@ fn gelu_is_the_twins() {
 fn attention_over_the_cache_is_the_twins() {
     // The last has more keys than a tile, and large scores.
     for (first, n, nh, hs, t, lanes, large) in [
-        (0, 1, 1, 8, 4, 16, 1.0),
+        (0, 1, 1, 8, 4, 16_u32, 1.0),
         (6, 1, 3, 16, 8, 16, 1.0),
         (0, 7, 2, 24, 12, 64, 1.0),
         (5, 11, 2, 128, 16, 32, 1.0),
@@ -248,14 +248,14 @@ fn attention_over_the_cache_is_the_twins() {
         cache_append(&mut cache, &before, 0, shape);
         let cached = cache.clone();
         cache_append(&mut cache, &qkv, first, shape);
-        let constants = vec![("C", c as f64), ("HS", hs as f64), ("T", t as f64), ("LANES", f64::from(lanes))];
+        let constants = [("C", c as f64), ("HS", hs as f64), ("T", t as f64), ("LANES", f64::from(lanes))];
         let append = Run {
             kernel: Kernel::CacheAppend,
             weights: Weights::F32,
             constants: [&constants[..], &[("QUERIES", 1.0)]].concat(),
             buffers: vec![(0, bits(&cached)), (1, bits(&qkv))],
             pass: Some(pass(first, n)),
-            groups: (narrow((c / 4).div_ceil(lanes as usize)), narrow(n)),
+            groups: (narrow(c / 4).div_ceil(lanes), narrow(n)),
         };
         check("copy", &append.numbers(&gpu(), 0), &cache);
 

@@ -113,9 +113,9 @@ fn half_precision_is_that_of_rounded_weights() {
 
 #[test]
 fn matrices_in_pieces_change_nothing() {
-    // Rows of 64 channels are 256 bytes: the embedding is cut into pieces of 16 rows, the wide layers too.
-    let options = Options { binding_bytes_max: Some(12 << 10), ..Options::default() };
-    let config = config(2, 4, 64, 12, 101, true);
+    // Rows of 64 channels are 256 bytes: no binding takes more than 56, or 12 of the wide ones.
+    let options = Options { binding_bytes_max: Some(14 << 10), ..Options::default() };
+    let config = config(1, 4, 64, 12, 101, true);
     follow(&gpu(), &config, options, 5, 6);
     let pieces = generator(&gpu(), &config, options, &parameters(&config)).buffers();
     assert!(pieces.iter().any(|allocated| allocated.n_pieces > 2));

@@ -1,5 +1,7 @@
 //! One kernel, run alone.
 
+use std::cell::RefCell;
+
 use headroom_kernels::{
     cpu::pack::{pack_f32, pack_half},
     wgpu::{
@@ -7,6 +9,10 @@ use headroom_kernels::{
         shader::{Kernel, Weights},
     },
 };
+
+thread_local! {
+    static LAST: RefCell<Option<(String, wgpu::ComputePipeline)>> = const { RefCell::new(None) };
+}
 
 /// A kernel with its constants and buffers, by binding.
 #[derive(Debug)]
@@ -50,15 +56,22 @@ pub fn stored(values: &[f32], weights: Weights) -> Vec<f32> {
 }
 
 impl Run {
-    /// What is in the buffers of those bindings afterwards.
-    pub fn read(&self, gpu: &Gpu, bindings: &[u32]) -> Vec<Vec<u32>> {
-        let (device, queue) = (gpu.device(), gpu.queue());
+    /// The compiled kernel, from the last run if that was the same: compiling takes longer than running.
+    fn pipeline(&self, device: &wgpu::Device) -> wgpu::ComputePipeline {
+        let key = format!("{:?} {:?} {:?}", self.kernel, self.weights, self.constants);
+        LAST.with_borrow_mut(|last| match last {
+            Some((known, pipeline)) if *known == key => pipeline.clone(),
+            _ => last.insert((key, self.compiled(device))).1.clone(),
+        })
+    }
+
+    fn compiled(&self, device: &wgpu::Device) -> wgpu::ComputePipeline {
         let source = self.kernel.source(self.weights);
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(self.kernel.name()),
             source: wgpu::ShaderSource::Wgsl(source.into()),
         });
-        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(self.kernel.name()),
             layout: None,
             module: &module,
@@ -68,7 +81,13 @@ impl Run {
                 zero_initialize_workgroup_memory: false,
             },
             cache: None,
-        });
+        })
+    }
+
+    /// What is in the buffers of those bindings afterwards.
+    pub fn read(&self, gpu: &Gpu, bindings: &[u32]) -> Vec<Vec<u32>> {
+        let (device, queue) = (gpu.device(), gpu.queue());
+        let pipeline = self.pipeline(device);
         let make = |words: &[u32], usage| {
             let size = 4 * words.len() as u64;
             let usage = usage | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;

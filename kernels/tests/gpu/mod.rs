@@ -1,5 +1,7 @@
 //! What the tests on a software adapter share: the adapter, tolerances, and the comparison.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::sync::OnceLock;
 
 use headroom_kernels::{
