@@ -43,6 +43,7 @@ fn main() {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "figures are what a benchmark is for")]
 fn run(case: &Case, threads: usize) {
     let config = GptConfig::new(case.shape).expect("valid");
     let mut trainer = Trainer::new(&config, case.batch_size, threads).expect("it fits");
