@@ -147,6 +147,9 @@ fn linear(
             ("AFTER", after),
         ];
         let (lanes, splits) = tuning;
+        if kernel == Kernel::MatmulDirect {
+            constants.push(("LANES", f64::from(lanes)));
+        }
         let is_matvec = kernel == Kernel::Matvec;
         if is_matvec {
             constants.extend([("LANES", f64::from(lanes)), ("SPLITS", f64::from(splits))]);
@@ -167,7 +170,8 @@ fn linear(
             groups: if is_matvec {
                 (narrow(rows).div_ceil(16 * lanes / (4 * splits)), 1)
             } else {
-                (narrow(rows.div_ceil(64)), narrow(n.div_ceil(32)))
+                let (rows_a_group, tokens) = if kernel == Kernel::Matmul { (64, 32) } else { (4 * lanes, 4) };
+                (narrow(rows).div_ceil(rows_a_group), narrow(n).div_ceil(tokens))
             },
         };
         out = run.read(&gpu(), &[0]).remove(0);
@@ -196,6 +200,7 @@ fn matmul_is_a_linear_layer_with_what_follows() {
             .enumerate()
         {
             linear(Kernel::Matmul, weights, shape, i % 2 == 0, AFTERS[i % 4], (0, 0));
+            linear(Kernel::MatmulDirect, weights, shape, i % 2 == 0, AFTERS[i % 4], (16, 1));
         }
     }
 }
@@ -230,7 +235,7 @@ fn gelu_is_the_twins() {
 
 #[test]
 fn attention_over_the_cache_is_the_twins() {
-    // The last has more keys than a tile, and large scores.
+    // The last two have more keys than a tile, one of them large scores.
     for (first, n, nh, hs, t, lanes, large) in [
         (0, 1, 1, 8, 4, 16_u32, 1.0),
         (6, 1, 3, 16, 8, 16, 1.0),
@@ -264,7 +269,7 @@ fn attention_over_the_cache_is_the_twins() {
         let attention = Run {
             kernel: Kernel::AttentionCached,
             weights: Weights::F32,
-            constants: [&constants[..], &[("SCALE", scale)]].concat(),
+            constants: [&constants[..], &[("SCALE", scale), ("TILE", if t < 1000 { 64.0 } else { 1024.0 })]].concat(),
             buffers: vec![(0, vec![0; n * c]), (1, bits(&qkv)), (2, bits(&cache))],
             pass: Some(pass(first, n)),
             groups: (narrow(nh), narrow(n)),

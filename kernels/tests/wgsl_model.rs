@@ -111,6 +111,16 @@ fn half_precision_is_that_of_rounded_weights() {
     follow(&packed, &config, options, 4, 6);
 }
 
+/// As on a GPU: tiles through workgroup memory for the prompt, split rows for a token, larger workgroups.
+#[test]
+fn the_ways_of_hardware_are_the_same_model() {
+    let request = Request { as_hardware: true, ..Request::default() };
+    let hardware = block_on(Gpu::request(request)).expect("an adapter");
+    follow(&hardware, &config(2, 4, 64, 48, 101, true), Options::default(), 37, 4);
+    let options = Options { inference: Inference { half: true, attention: false }, ..Options::default() };
+    follow(&hardware, &config(1, 3, 72, 20, 67, false), options, 4, 3);
+}
+
 #[test]
 fn matrices_in_pieces_change_nothing() {
     // Rows of 64 channels are 256 bytes: no binding takes more than 56, or 12 of the wide ones.

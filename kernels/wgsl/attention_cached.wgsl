@@ -11,14 +11,14 @@ override HS: u32 = 8u;
 override T: u32 = 4u;
 // What scores are multiplied with: 1 / sqrt of the channels a head has without padding.
 override SCALE: f32 = 1.0;
+// Keys a turn.
+override TILE: u32 = 1024u;
 
 @group(0) @binding(0) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> cache: array<vec4<f32>>;
 @group(0) @binding(4) var<uniform> pass_: Pass;
 
-// Keys a turn.
-const TILE: u32 = 1024u;
 // Below every score; finite, as WGSL may assume that nothing is infinite.
 const LOWEST: f32 = -3.0e38;
 

@@ -11,6 +11,8 @@ pub struct Request {
     pub software: bool,
     /// Weights in half precision are read through packed words though the device may know f16.
     pub without_f16: bool,
+    /// Work is shared among invocations as on hardware, though the adapter may compute on the CPU: for tests.
+    pub as_hardware: bool,
 }
 
 /// What the device said unasked.
@@ -28,6 +30,7 @@ pub struct Gpu {
     pub(super) queue: wgpu::Queue,
     name: String,
     software: bool,
+    as_hardware: bool,
     f16: bool,
     complaints: Arc<Mutex<Complaints>>,
 }
@@ -62,7 +65,7 @@ impl Gpu {
             .map_err(|error| GpuError::DeviceRefused { adapter: info.name.clone(), reason: error.to_string() })?;
         let complaints = listen(&device);
         let software = info.device_type == wgpu::DeviceType::Cpu;
-        Ok(Self { device, queue, name: info.name, software, f16, complaints })
+        Ok(Self { device, queue, name: info.name, software, as_hardware: request.as_hardware, f16, complaints })
     }
 
     /// The adapter's name; empty where the browser does not tell it.
@@ -75,6 +78,11 @@ impl Gpu {
     #[must_use]
     pub const fn is_software(&self) -> bool {
         self.software
+    }
+
+    /// Whether work is shared as suits a CPU's vectors.
+    pub(super) const fn wants_long_rows(&self) -> bool {
+        self.software && !self.as_hardware
     }
 
     /// Whether shaders know f16.

@@ -27,19 +27,39 @@ pub(super) struct Tuning {
     elementwise: u32,
     layernorm: u32,
     attention: u32,
+    /// Keys that attention takes at a time.
+    attention_tile: u32,
     sample: u32,
+    /// Prompts go through `matmul_direct.wgsl`.
+    direct: bool,
 }
 
 impl Tuning {
     /// A GPU wants many invocations on neighbouring bytes; a CPU's vectors want long rows and few barriers.
     pub(super) fn of(gpu: &Gpu, hs: usize) -> Self {
         let head_groups = u32::try_from(hs / 4).unwrap_or(u32::MAX);
-        if gpu.is_software() {
+        if gpu.wants_long_rows() {
             let attention = 16.max(head_groups.next_power_of_two());
-            Self { matvec: (16, 1), elementwise: 16, layernorm: 16, attention, sample: 64 }
+            Self {
+                matvec: (16, 1),
+                elementwise: 16,
+                layernorm: 16,
+                attention,
+                attention_tile: 256,
+                sample: 64,
+                direct: true,
+            }
         } else {
             let attention = 128.max(head_groups.next_power_of_two());
-            Self { matvec: (64, 16), elementwise: 64, layernorm: 64, attention, sample: 256 }
+            Self {
+                matvec: (64, 16),
+                elementwise: 64,
+                layernorm: 64,
+                attention,
+                attention_tile: 1024,
+                sample: 256,
+                direct: false,
+            }
         }
     }
 
@@ -214,7 +234,7 @@ impl<'a> Maker<'a> {
         let memory = self.memory;
         let biased = linear.weight.1.and_then(|bias| memory.pieces(bias.into(), linear.layer, 0));
         let bias = biased.map_or_else(|| memory.whole(Tensor::LnfW, None, 0), |pieces| &pieces[0].buffer);
-        let constants = vec![
+        let mut constants = vec![
             ("C", linear.c as f64),
             ("OC", linear.oc as f64),
             ("FIRST", f64::from(piece.first)),
@@ -229,6 +249,12 @@ impl<'a> Maker<'a> {
             (3, bias),
             (4, memory.whole(Tensor::Exchange, None, 0)),
         ];
+        if self.tuning.direct {
+            let lanes = self.tuning.matvec.0;
+            constants.push(("LANES", f64::from(lanes)));
+            let extents = (Extent::Fixed(piece.rows.div_ceil(4 * lanes)), Extent::Tokens(4));
+            return self.dispatch(Kernel::MatmulDirect, &constants, &bound, extents);
+        }
         let extents = (Extent::Fixed(piece.rows.div_ceil(64)), Extent::Tokens(32));
         self.dispatch(Kernel::Matmul, &constants, &bound, extents)
     }
@@ -274,7 +300,8 @@ impl<'a> Maker<'a> {
         let extents = (Extent::Fixed(groups(self.axes.c / 4, lanes)), Extent::Tokens(1));
         let append = self.dispatch(Kernel::CacheAppend, &constants, &[(0, cache), (1, qkv), (4, pass)], extents);
         let mut constants = self.cache_constants();
-        constants.extend([("LANES", f64::from(self.tuning.attention)), self.scale()]);
+        let tile = ("TILE", f64::from(self.tuning.attention_tile));
+        constants.extend([("LANES", f64::from(self.tuning.attention)), tile, self.scale()]);
         let extents = (Extent::Fixed(groups(self.axes.nh, 1)), Extent::Tokens(1));
         let bound = [(0, out), (1, qkv), (2, cache), (4, pass)];
         [append, self.dispatch(Kernel::AttentionCached, &constants, &bound, extents)]

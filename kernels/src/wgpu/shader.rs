@@ -36,6 +36,8 @@ pub enum Kernel {
     Layernorm,
     /// A linear layer over many rows.
     Matmul,
+    /// The same where invocations are a CPU's.
+    MatmulDirect,
     /// A linear layer over one row.
     Matvec,
     /// Keys and values into the cache.
@@ -50,10 +52,11 @@ pub enum Kernel {
 
 impl Kernel {
     /// All.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Encoder,
         Self::Layernorm,
         Self::Matmul,
+        Self::MatmulDirect,
         Self::Matvec,
         Self::CacheAppend,
         Self::AttentionCached,
@@ -68,6 +71,7 @@ impl Kernel {
             Self::Encoder => "encoder_forward",
             Self::Layernorm => "layernorm_forward",
             Self::Matmul => "matmul_forward",
+            Self::MatmulDirect => "matmul_direct",
             Self::Matvec => "matvec_forward",
             Self::CacheAppend => "cache_append",
             Self::AttentionCached => "attention_cached",
@@ -81,6 +85,7 @@ impl Kernel {
             Self::Encoder => include_str!("../../wgsl/encoder_forward.wgsl"),
             Self::Layernorm => include_str!("../../wgsl/layernorm_forward.wgsl"),
             Self::Matmul => include_str!("../../wgsl/matmul_forward.wgsl"),
+            Self::MatmulDirect => include_str!("../../wgsl/matmul_direct.wgsl"),
             Self::Matvec => include_str!("../../wgsl/matvec_forward.wgsl"),
             Self::CacheAppend => include_str!("../../wgsl/cache_append.wgsl"),
             Self::AttentionCached => include_str!("../../wgsl/attention_cached.wgsl"),
@@ -92,7 +97,7 @@ impl Kernel {
     /// Whether it reads a matrix in blocks.
     #[must_use]
     pub const fn reads_weights(self) -> bool {
-        matches!(self, Self::Encoder | Self::Matmul | Self::Matvec)
+        matches!(self, Self::Encoder | Self::Matmul | Self::MatmulDirect | Self::Matvec)
     }
 
     /// The whole shader.
@@ -105,7 +110,7 @@ impl Kernel {
         if self != Self::Matvec {
             parts.push(PASS);
         }
-        if matches!(self, Self::Matmul | Self::Matvec) {
+        if matches!(self, Self::Matmul | Self::MatmulDirect | Self::Matvec) {
             parts.push(AFTER);
         }
         parts.push(self.text());

@@ -1,0 +1,85 @@
+// A linear layer over the rows of a prompt, for adapters that compute on a CPU: no workgroup memory, which they only
+// copy through, and no barrier, at which they change stacks. Twin: cpu/matmul.rs.
+//
+// Shapes and pieces as matmul_forward.wgsl. An invocation makes four tokens by one row of each of four neighbouring
+// blocks. With: parts/weights_*.wgsl, parts/after.wgsl, parts/pass.wgsl.
+
+override LANES: u32 = 16u;
+override C: u32 = 64u;
+override OC: u32 = 64u;
+override FIRST: u32 = 0u;
+override ROWS: u32 = 4u;
+override BIAS: bool = true;
+
+@group(0) @binding(0) var<storage, read_write> out: array<f32>;
+@group(0) @binding(1) var<storage, read> inp: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(4) var<uniform> pass_: Pass;
+
+fn store(token: u32, row: u32, y: f32) {
+    if token < pass_.n && row < ROWS {
+        let o = FIRST + row;
+        let at = token * OC + o;
+        var sum = y;
+        if BIAS {
+            sum += bias[o];
+        }
+        var there = 0.0;
+        if AFTER == 3u {
+            there = out[at];
+        }
+        out[at] = after(sum, there);
+    }
+}
+
+fn store_four(token: u32, row: u32, y: vec4<f32>) {
+    store(token, row, y.x);
+    store(token, row + 4u, y.y);
+    store(token, row + 8u, y.z);
+    store(token, row + 12u, y.w);
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let row = id.x % 4u;
+    let first = id.x / 4u * 4u;
+    let token = id.y * 4u;
+    // Beyond the ends the last block and the last token are read again and nothing is written.
+    let blocks = min(vec4(first) + vec4(0u, 1u, 2u, 3u), vec4(ROWS / 4u - 1u));
+    let tokens = min(vec4(token) + vec4(0u, 1u, 2u, 3u), vec4(pass_.n - 1u));
+    var at = blocks * (C / 8u) * BLOCK + row;
+    var from_inp = tokens * (C / 4u);
+    var sum0 = vec4(0.0);
+    var sum1 = vec4(0.0);
+    var sum2 = vec4(0.0);
+    var sum3 = vec4(0.0);
+    for (var i = 0u; i < C / 8u; i++) {
+        let w0 = columns(at.x);
+        let w1 = columns(at.y);
+        let w2 = columns(at.z);
+        let w3 = columns(at.w);
+        var x = inp[from_inp.x];
+        sum0 += vec4(dot(x, w0.low), dot(x, w1.low), dot(x, w2.low), dot(x, w3.low));
+        x = inp[from_inp.x + 1u];
+        sum0 += vec4(dot(x, w0.high), dot(x, w1.high), dot(x, w2.high), dot(x, w3.high));
+        x = inp[from_inp.y];
+        sum1 += vec4(dot(x, w0.low), dot(x, w1.low), dot(x, w2.low), dot(x, w3.low));
+        x = inp[from_inp.y + 1u];
+        sum1 += vec4(dot(x, w0.high), dot(x, w1.high), dot(x, w2.high), dot(x, w3.high));
+        x = inp[from_inp.z];
+        sum2 += vec4(dot(x, w0.low), dot(x, w1.low), dot(x, w2.low), dot(x, w3.low));
+        x = inp[from_inp.z + 1u];
+        sum2 += vec4(dot(x, w0.high), dot(x, w1.high), dot(x, w2.high), dot(x, w3.high));
+        x = inp[from_inp.w];
+        sum3 += vec4(dot(x, w0.low), dot(x, w1.low), dot(x, w2.low), dot(x, w3.low));
+        x = inp[from_inp.w + 1u];
+        sum3 += vec4(dot(x, w0.high), dot(x, w1.high), dot(x, w2.high), dot(x, w3.high));
+        at += vec4(BLOCK);
+        from_inp += vec4(2u);
+    }
+    let to_row = first * 4u + row;
+    store_four(token, to_row, sum0);
+    store_four(token + 1u, to_row, sum1);
+    store_four(token + 2u, to_row, sum2);
+    store_four(token + 3u, to_row, sum3);
+}
