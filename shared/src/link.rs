@@ -215,6 +215,9 @@ fn shortened(part: &str) -> String {
     part.chars().take(80).collect()
 }
 
+/// What stands after a key's line to see whether that ends where it should.
+const NEXT_LINE: &str = "headroom_next_line";
+
 /// Takes a key of nanoGPT or of a fork: a line of a config, which sets that key and nothing else.
 fn read_key(config: &mut String, key: &str, value: &str) -> bool {
     if !is_name(key) || value.contains(['\n', '\r']) {
@@ -222,10 +225,12 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
     }
     let value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
     let line = format!("{key} = {value}\n");
-    let alone = read(&[Source::File { name: String::new(), text: line.clone() }]);
-    let set = alone.values.iter().chain(alone.unknown.iter()).map(|(name, _)| name);
-    let names = set.chain(alone.unevaluated.iter().map(|(name, _)| name));
-    if !names.eq([key]) {
+    // A bracket that is left open would take the next line with it.
+    let text = format!("{line}{NEXT_LINE} = 1\n");
+    let read = read(&[Source::File { name: String::new(), text }]);
+    let set = read.values.iter().chain(read.unknown.iter()).map(|(name, _)| name);
+    let names = set.chain(read.unevaluated.iter().map(|(name, _)| name)).filter(|name| *name != NEXT_LINE);
+    if !read.unknown.contains_key(NEXT_LINE) || !names.eq([key]) {
         return false;
     }
     config.push_str(&line);
@@ -309,6 +314,13 @@ mod tests {
     fn values(settings: &Settings) -> Vec<(String, Value)> {
         let all = settings.values.iter().chain(settings.unknown.iter());
         all.map(|(name, setting)| (name.clone(), setting.value.clone())).collect()
+    }
+
+    #[test]
+    fn a_bracket_that_is_left_open_takes_no_other_key_with_it() {
+        let link = decode("1&warmup_iters=x,s:{{)&batch_size=4");
+        assert_eq!(link.config, "batch_size = 4\n");
+        assert_eq!(link.unknown, ["warmup_iters=x,s:{{)"]);
     }
 
     #[test]
