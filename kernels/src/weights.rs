@@ -70,6 +70,15 @@ pub fn read_header(file: &mut (impl io::Read + Seek)) -> Result<Header, LoadErro
 /// The file cannot be read, is no model that this program can run, or is larger than the memory.
 pub fn load(file: &mut (impl io::Read + Seek), hints: &Hints) -> Result<(Catalogue, Vec<f32>), LoadError> {
     let catalogue = Catalogue::new(&read_header(file)?, hints)?;
+    let params = read_params(file, &catalogue)?;
+    Ok((catalogue, params))
+}
+
+/// Reads the weights that a catalogue names, flat as [`crate::layout::Layout`] has them.
+///
+/// # Errors
+/// The file cannot be read, has other bytes than its header says, or is larger than the memory.
+pub fn read_params(file: &mut (impl io::Read + Seek), catalogue: &Catalogue) -> Result<Vec<f32>, LoadError> {
     let mut params = zeros(catalogue.layout().len())?;
     let mut bytes = Vec::new();
     for read in catalogue.reads(READ_BYTES) {
@@ -78,7 +87,7 @@ pub fn load(file: &mut (impl io::Read + Seek), hints: &Hints) -> Result<(Catalog
         file.take(read.range.end - read.range.start).read_to_end(&mut bytes)?;
         catalogue.take(&read, &bytes, &mut params)?;
     }
-    Ok((catalogue, params))
+    Ok(params)
 }
 
 /// As many zeros, or an error where `vec!` would end the program.

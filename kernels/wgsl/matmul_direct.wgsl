@@ -2,41 +2,17 @@
 // copy through, and no barrier, at which they change stacks. Twin: cpu/matmul.rs.
 //
 // Shapes and pieces as matmul_forward.wgsl. An invocation makes four tokens by one row of each of four neighbouring
-// blocks. With: parts/weights_*.wgsl, parts/after.wgsl, parts/pass.wgsl.
+// blocks. With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl, parts/pass.wgsl.
 
 override LANES: u32 = 16u;
-override C: u32 = 64u;
 override OC: u32 = 64u;
-override FIRST: u32 = 0u;
-override ROWS: u32 = 4u;
-override BIAS: bool = true;
 
-@group(0) @binding(0) var<storage, read_write> out: array<f32>;
-@group(0) @binding(1) var<storage, read> inp: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(4) var<uniform> pass_: Pass;
 
-fn store(token: u32, row: u32, y: f32) {
-    if token < pass_.n && row < ROWS {
-        let o = FIRST + row;
-        let at = token * OC + o;
-        var sum = y;
-        if BIAS {
-            sum += bias[o];
-        }
-        var there = 0.0;
-        if AFTER == 3u {
-            there = out[at];
-        }
-        out[at] = after(sum, there);
+fn store_token(token: u32, row: u32, y: vec4<f32>) {
+    if token < pass_.n {
+        store_four(token * OC, row, 4u, y);
     }
-}
-
-fn store_four(token: u32, row: u32, y: vec4<f32>) {
-    store(token, row, y.x);
-    store(token, row + 4u, y.y);
-    store(token, row + 8u, y.z);
-    store(token, row + 12u, y.w);
 }
 
 @compute @workgroup_size(LANES)
@@ -78,8 +54,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         from_inp += vec4(2u);
     }
     let to_row = first * 4u + row;
-    store_four(token, to_row, sum0);
-    store_four(token + 1u, to_row, sum1);
-    store_four(token + 2u, to_row, sum2);
-    store_four(token + 3u, to_row, sum3);
+    store_token(token, to_row, sum0);
+    store_token(token + 1u, to_row, sum1);
+    store_token(token + 2u, to_row, sum2);
+    store_token(token + 3u, to_row, sum3);
 }

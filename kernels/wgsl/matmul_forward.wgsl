@@ -4,17 +4,10 @@
 // dispatch of its own with rows FIRST.. of ROWS.
 // A workgroup makes a tile of 32 tokens by 64 rows of the weight, 32 columns at a time through workgroup memory; an
 // invocation makes 4 by 4 of it, so that eight reads serve sixteen products of four.
-// With: parts/weights_*.wgsl, parts/after.wgsl, parts/pass.wgsl.
+// With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl, parts/pass.wgsl.
 
-override C: u32 = 64u;
 override OC: u32 = 64u;
-override FIRST: u32 = 0u;
-override ROWS: u32 = 4u;
-override BIAS: bool = true;
 
-@group(0) @binding(0) var<storage, read_write> out: array<f32>;
-@group(0) @binding(1) var<storage, read> inp: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(4) var<uniform> pass_: Pass;
 
 const LANES: u32 = 128u;
@@ -28,27 +21,10 @@ const STRIDE: u32 = 2u * DEPTH + 1u;
 var<workgroup> inp_tile: array<vec4<f32>, TOKENS * STRIDE>;
 var<workgroup> weight_tile: array<vec4<f32>, TILE_ROWS * STRIDE>;
 
-fn store(token: u32, row: u32, y: f32) {
-    if token < pass_.n && row < ROWS {
-        let o = FIRST + row;
-        let at = token * OC + o;
-        var sum = y;
-        if BIAS {
-            sum += bias[o];
-        }
-        var there = 0.0;
-        if AFTER == 3u {
-            there = out[at];
-        }
-        out[at] = after(sum, there);
+fn store_token(token: u32, row: u32, y: vec4<f32>) {
+    if token < pass_.n {
+        store_four(token * OC, row, 16u, y);
     }
-}
-
-fn store_four(token: u32, row: u32, y: vec4<f32>) {
-    store(token, row, y.x);
-    store(token, row + 16u, y.y);
-    store(token, row + 32u, y.z);
-    store(token, row + 48u, y.w);
 }
 
 @compute @workgroup_size(LANES)
@@ -101,8 +77,8 @@ fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group
     }
     let to_row = first_block * 4u + row;
     let to_token = first_token + token;
-    store_four(to_token, to_row, sum0);
-    store_four(to_token + 8u, to_row, sum1);
-    store_four(to_token + 16u, to_row, sum2);
-    store_four(to_token + 24u, to_row, sum3);
+    store_token(to_token, to_row, sum0);
+    store_token(to_token + 8u, to_row, sum1);
+    store_token(to_token + 16u, to_row, sum2);
+    store_token(to_token + 24u, to_row, sum3);
 }

@@ -5,35 +5,12 @@
 // dispatch of its own with rows FIRST.. of ROWS.
 // An invocation takes one row of each of four neighbouring blocks, so that what it reads of `inp` serves four rows, and
 // every SPLITS-th group of eight columns. SPLITS is 1 where invocations are a CPU's vectors: no barrier is left then.
-// With: parts/weights_*.wgsl, parts/after.wgsl.
+// With: parts/weights_*.wgsl, parts/after.wgsl, parts/linear.wgsl.
 
 override LANES: u32 = 64u;
 override SPLITS: u32 = 16u;
-override C: u32 = 64u;
-override FIRST: u32 = 0u;
-override ROWS: u32 = 4u;
-override BIAS: bool = true;
-
-@group(0) @binding(0) var<storage, read_write> out: array<f32>;
-@group(0) @binding(1) var<storage, read> inp: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
 
 var<workgroup> partial: array<vec4<f32>, LANES>;
-
-fn store(row: u32, y: f32) {
-    if row < ROWS {
-        let o = FIRST + row;
-        var sum = y;
-        if BIAS {
-            sum += bias[o];
-        }
-        var there = 0.0;
-        if AFTER == 3u {
-            there = out[o];
-        }
-        out[o] = after(sum, there);
-    }
-}
 
 fn total(v: vec4<f32>) -> f32 {
     return v.x + v.y + v.z + v.w;
@@ -80,10 +57,6 @@ fn main(
         }
     }
     if split == 0u {
-        let o = first * 4u + row;
-        store(o, sums.x);
-        store(o + 4u, sums.y);
-        store(o + 8u, sums.z);
-        store(o + 12u, sums.w);
+        store_four(0u, first * 4u + row, 4u, sums);
     }
 }

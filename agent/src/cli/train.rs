@@ -23,6 +23,7 @@ use headroom_shared::{
     },
     nanogpt::{Problem, Settings, Source, read},
     text,
+    units::human_size,
 };
 use thiserror::Error;
 
@@ -102,7 +103,7 @@ pub enum Error {
     #[error(transparent)]
     Tensor(#[from] TensorTooLarge),
     /// A model beyond this one.
-    #[error("the run takes {} of memory, and this machine has {} left", report::size(*planned_bytes), report::size(*available_bytes))]
+    #[error("the run takes {} of memory, and this machine has {} left", human_size(*planned_bytes), human_size(*available_bytes))]
     DoesNotFit {
         /// What it takes.
         planned_bytes: u64,
@@ -178,35 +179,32 @@ struct Start {
     threads: usize,
     checkpoint: Option<Checkpoint>,
     weights: Option<Vec<f32>>,
-    /// The command that goes on with it.
-    resume: String,
 }
 
 impl Start {
     /// None where the config cannot be meant, which was said.
     fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
         let mut settings = with_builtin(&given);
-        if report_problems(&settings) {
-            return Ok(None);
-        }
-        let mut run = RunSettings::read(&mut settings)?;
+        let mut run = RunSettings::read(&mut settings);
         let mut checkpoint = None;
-        if run.init_from == InitFrom::Resume {
-            let found = checkpoint::load(&run.out_dir)?;
+        if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &run
+            && !settings.problems.as_slice().iter().any(stops)
+        {
+            let found = checkpoint::load(out_dir)?;
             settings = with_checkpoint(&found, given);
-            run = RunSettings::read(&mut settings)?;
+            run = RunSettings::read(&mut settings);
             checkpoint = Some(found);
         }
         if report_problems(&settings) {
             return Ok(None);
         }
+        let run = run?;
         let dataset = open(&run.dataset)?;
         let (gpt, weights) = model(&run, &dataset, checkpoint.as_ref())?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let threads = request.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
         let planned = cpu_training(&gpt, run.batch_size, threads as u64)?;
-        let resume = report::resume_command(&request.given, &run.out_dir);
-        Ok(Some(Self { settings, run, gpt, dataset, planned, threads, checkpoint, weights, resume }))
+        Ok(Some(Self { settings, run, gpt, dataset, planned, threads, checkpoint, weights }))
     }
 
     fn train(&mut self, request: &Request) -> Result<Exit, Error> {
@@ -251,7 +249,10 @@ impl Start {
         })?;
         match ending {
             Ending::Done => print::note(&report::done(&self.run)),
-            Ending::Stopped => print::note(&format!("\nStopped and saved. Go on with:\n  {}\n", self.resume)),
+            Ending::Stopped => {
+                let command = report::resume_command(&request.given, &self.run.out_dir);
+                print::note(&format!("\nStopped and saved. Go on with:\n  {command}\n"));
+            }
         }
         Ok(if unread.is_some_and(|error| !error.is_closed_pipe()) { Exit::Failure } else { Exit::Success })
     }
@@ -303,10 +304,18 @@ fn with_checkpoint(checkpoint: &Checkpoint, given: Vec<Source>) -> Settings {
 /// Says what is wrong with the config; whether nothing can be made of it.
 fn report_problems(settings: &Settings) -> bool {
     let mut problems: Vec<Problem> = settings.problems.as_slice().to_vec();
-    // Ours, though no setting of nanoGPT.
-    problems.retain(|problem| ![text::unknown_key(SEED), text::not_a_setting(SEED)].contains(&problem.message));
+    problems.retain(|problem| !is_of_seed(problem));
     print::note(&said(&problems, settings));
-    problems.iter().any(plan::stops_nanogpt)
+    problems.iter().any(stops)
+}
+
+/// The seed is a key of ours, though no setting of nanoGPT.
+fn is_of_seed(problem: &Problem) -> bool {
+    [text::unknown_key(SEED), text::not_a_setting(SEED)].contains(&problem.message)
+}
+
+fn stops(problem: &Problem) -> bool {
+    plan::stops_nanogpt(problem) && !is_of_seed(problem)
 }
 
 /// Opens a data set; the built-in one is made where it is missing.
@@ -326,29 +335,27 @@ fn model(
     dataset: &Dataset,
     checkpoint: Option<&Checkpoint>,
 ) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
-    let data = u64::from(dataset.vocab_size());
-    let enough = |gpt: GptConfig, data: u64| match gpt.vocab_size() {
-        model if model < data => Err(Error::Vocabulary { model, data, dataset: run.dataset.clone() }),
+    // Without a meta.pkl nothing says how many ids there are; one beyond the model is found as it is read.
+    let needed = if dataset.has_meta() { u64::from(dataset.vocab_size()) } else { 0 };
+    let enough = |gpt: GptConfig| match gpt.vocab_size() {
+        model if model < needed => Err(Error::Vocabulary { model, data: needed, dataset: run.dataset.clone() }),
         _ => Ok(gpt),
     };
     if let Some(checkpoint) = checkpoint {
         // The model is the checkpoint's; what it drops is the run's.
         let shape = GptShape { dropout: run.shape.dropout, ..checkpoint.meta.gpt.shape() };
-        let known = checkpoint.meta.gpt.vocab_size();
-        return Ok((enough(GptConfig::new(shape)?, if dataset.has_meta() { data } else { known })?, None));
+        return Ok((enough(GptConfig::new(shape)?)?, None));
     }
     match &run.init_from {
         InitFrom::Weights(name) => {
             let path = weights(name).ok_or_else(|| Error::NoWeights { name: name.clone() })?;
             let found = Pretrained::load(&path)?.fitted(run.shape.block_size, run.shape.dropout)?;
             print::note(&report::weights(&path, &found));
-            let known = found.config.vocab_size();
-            Ok((enough(found.config, if dataset.has_meta() { data } else { known })?, Some(found.params)))
+            Ok((enough(found.config)?, Some(found.params)))
         }
         InitFrom::Scratch | InitFrom::Resume => {
-            let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { data };
-            let gpt = GptConfig::new(GptShape { vocab_size, ..run.shape })?;
-            Ok((if dataset.has_meta() { enough(gpt, data)? } else { gpt }, None))
+            let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { u64::from(dataset.vocab_size()) };
+            Ok((enough(GptConfig::new(GptShape { vocab_size, ..run.shape })?)?, None))
         }
     }
 }

@@ -10,6 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use headroom_shared::nanogpt::defaults;
 use thiserror::Error;
 
 use super::{
@@ -22,7 +23,8 @@ const DATA: &str = "data";
 /// The vocabulary beside the tokens.
 pub const META: &str = "meta.pkl";
 /// What train.py takes where no meta.pkl says better: GPT-2's 50,257 rounded up.
-pub const DEFAULT_VOCAB_SIZE: u32 = 50_304;
+#[expect(clippy::cast_possible_truncation, reason = "50,304")]
+pub const DEFAULT_VOCAB_SIZE: u32 = defaults::DEFAULT_VOCAB_SIZE as u32;
 
 /// One half of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

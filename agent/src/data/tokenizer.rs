@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use headroom_kernels::weights;
-use headroom_shared::tokenizer::{CharTokenizer, RepeatedChar};
+use headroom_shared::{
+    gpt::presets,
+    tokenizer::{CharTokenizer, RepeatedChar},
+};
 use thiserror::Error;
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
 
@@ -13,7 +16,8 @@ const END_OF_TEXT_ID: u32 = 50_256;
 /// From here on a run of blanks is cut.
 const LONG_RUN: usize = 1000;
 /// GPT-2's tokens, that one included.
-pub const GPT2_VOCAB_SIZE: u32 = 50_257;
+#[expect(clippy::cast_possible_truncation, reason = "50,257")]
+pub const GPT2_VOCAB_SIZE: u32 = presets::GPT2_VOCAB_SIZE as u32;
 
 /// Text to token ids and back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,10 @@ use std::{
 
 use headroom_kernels::{
     layout::{Layout, TooLarge},
-    weights::{Hints, LoadError, MAX_CONFIG_JSON_BYTES, Note, Tokenizer, WeightsError, keys, load, read_header},
+    weights::{
+        Catalogue, Hints, LoadError, MAX_CONFIG_JSON_BYTES, Note, Tokenizer, WeightsError, keys, read_header,
+        read_params,
+    },
 };
 use headroom_shared::gpt::{GptConfig, GptConfigError, GptShape, presets::GPT2_VOCAB_SIZE};
 use thiserror::Error;
@@ -98,13 +101,15 @@ impl Pretrained {
         let unread = |error: io::Error| PretrainedError::Read { error, path: path.clone() };
         let broken = |error: LoadError| PretrainedError::Load { error: Box::new(error), path: path.clone() };
         let mut file = File::open(&path).map_err(unread)?;
-        let metadata = read_header(&mut file).map_err(broken)?.metadata().clone();
+        let header = read_header(&mut file).map_err(broken)?;
+        let metadata = header.metadata();
         if metadata.contains_key(keys::HEADROOM) && metadata.contains_key(keys::STATE) {
             // Only there are checksums to hold it against.
             let (meta, params) = checkpoint::load_weights(&path)?;
             return Ok(Self { config: meta.gpt, params, tokenizer: meta.tokenizer, notes: Vec::new() });
         }
-        let (catalogue, params) = load(&mut file, &hints_beside(&path)?).map_err(broken)?;
+        let catalogue = Catalogue::new(&header, &hints_beside(&path)?).map_err(|error| broken(error.into()))?;
+        let params = read_params(&mut file, &catalogue).map_err(broken)?;
         let config = *catalogue.config();
         let of_gpt2 = || (config.vocab_size() == GPT2_VOCAB_SIZE).then_some(Tokenizer::Gpt2);
         Ok(Self {

@@ -156,7 +156,7 @@ pub struct Run<'a> {
     pub dataset: &'a Dataset,
     /// How its tokens are made of text.
     pub tokenizer: Option<Tokenizer>,
-    /// Where its checkpoints go; none for a run that only evaluates.
+    /// Where its checkpoints go.
     pub store: &'a Store,
     /// Where it stands.
     pub state: State,
@@ -176,7 +176,7 @@ impl Run<'_> {
         let mut evaluated_at = None;
         loop {
             let iter = self.state.iter_num;
-            if iter.is_multiple_of(self.settings.eval_interval) && evaluated_at != Some(iter) {
+            if iter.is_multiple_of(self.settings.eval_interval) {
                 let start = Instant::now();
                 self.evaluate(tell)?;
                 evaluated_at = Some(iter);

@@ -37,22 +37,6 @@ pub fn crossentropy_softmax_backward<F: Real>(dlogits: &mut [F], dlosses: &[F], 
     }
 }
 
-/// The probabilities of one row of logits, at a temperature above 0.
-///
-/// # Panics
-/// The lengths differ.
-pub fn softmax_forward<F: Real>(probs: &mut [F], logits: &[F], temperature: F) {
-    assert_eq!(probs.len(), logits.len(), "probs and logits are (V)");
-    let max = logits.iter().copied().fold(F::neg_infinity(), F::max);
-    for (prob, &logit) in probs.iter_mut().zip(logits) {
-        *prob = ((logit - max) / temperature).exp();
-    }
-    let sum: F = probs.iter().copied().sum();
-    for prob in probs {
-        *prob /= sum;
-    }
-}
-
 fn logsumexp<F: Real>(logits: &[F]) -> F {
     let max = logits.iter().copied().fold(F::neg_infinity(), F::max);
     max + logits.iter().map(|&logit| (logit - max).exp()).sum::<F>().ln()

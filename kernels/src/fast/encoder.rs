@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::team::{Disjoint, for_each};
 use crate::cpu::dropout::Dropout;
 
 /// Rows a task.
@@ -61,7 +62,6 @@ pub fn drop_in_place(inout: &mut [f32], c: usize, dropout: Dropout) {
 ///
 /// Shapes: `dout` (B, T, C), `inp` (B, T) → adds to `dwte` (V, C), `dwpe` (T, C).
 pub fn encoder_backward(dwte: &mut [f32], dwpe: &mut [f32], dout: &[f32], inp: &[u32], (t, c): (usize, usize)) {
-    use super::team::{Disjoint, for_each};
     let (dwte, dwpe) = (Disjoint::new(dwte), Disjoint::new(dwpe));
     for_each(c.div_ceil(COLUMNS), |task| {
         let start = task * COLUMNS;

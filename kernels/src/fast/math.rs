@@ -45,18 +45,25 @@ pub fn normal(x: f32) -> (f32, f32) {
 /// How many sums run side by side, so that a loop's sum is vector instructions.
 const LANES: usize = 32;
 
+/// The sum of `f` over three slices of one length.
+#[inline(always)]
+pub fn sum3(a: &[f32], b: &[f32], c: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0_f32; LANES];
+    let whole = a.len() / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        let (a, b, c) = (&a[start..][..LANES], &b[start..][..LANES], &c[start..][..LANES]);
+        for i in 0..LANES {
+            lanes[i] += f(a[i], b[i], c[i]);
+        }
+    }
+    let rest: f32 = (whole..a.len()).map(|i| f(a[i], b[i], c[i])).sum();
+    reduce(lanes, |a, b| a + b) + rest
+}
+
 /// The sum of `f` over two slices of one length.
 #[inline(always)]
 pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut lanes = [0.0_f32; LANES];
-    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(&a, &b)| f(a, b)).sum();
-    for (a, b) in a_chunks.zip(b_chunks) {
-        for i in 0..LANES {
-            lanes[i] += f(a[i], b[i]);
-        }
-    }
-    reduce(lanes, |a, b| a + b) + rest
+    sum3(a, b, b, |a, b, _| f(a, b))
 }
 
 /// The sum of `f` over a slice.

@@ -1,6 +1,7 @@
 //! The model: forward and backward of one batch, kernel by kernel.
 
 use headroom_shared::gpt::tensors::Tensor;
+use rayon::prelude::*;
 
 use super::{
     attention::{Saved, Workspace, attention_backward, attention_forward},
@@ -80,7 +81,6 @@ impl<'a> Model<'a> {
         let into = match self.find(bias, Some(layer)) {
             None => Into::Fresh,
             Some(bias) => {
-                use rayon::prelude::*;
                 out.par_chunks_mut(16 * oc).for_each(|rows| {
                     rows.chunks_exact_mut(oc).for_each(|row| row.copy_from_slice(bias));
                 });

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::math::{sum, sum2, vectorized};
+use super::math::{sum, sum2, sum3, vectorized};
 use crate::cpu::{dropout::Dropout, layernorm_forward::EPS};
 
 /// Rows a task; few enough to share, many enough to be worth waking a thread.
@@ -116,8 +116,7 @@ pub fn norm_backward(dresidual: &mut [f32], adds: bool, dln: &[f32], xhat: &[f32
             let rows = dresidual.chunks_exact_mut(c).zip(dln.chunks_exact(c)).zip(xhat.chunks_exact(c));
             for (((dresidual, dln), xhat), &rstd) in rows.zip(rstd) {
                 let mean = sum2(dln, weight, |d, w| d * w) / c as f32;
-                // Three factors: the lanes of `sum2` take two slices, so xhat's is written out in a loop of its own.
-                let mean_xhat = weighted(dln, weight, xhat) / c as f32;
+                let mean_xhat = sum3(dln, weight, xhat, |d, w, x| d * w * x) / c as f32;
                 let rows = dresidual.iter_mut().zip(dln).zip(weight).zip(xhat);
                 for (((dresidual, d), w), xhat) in rows {
                     let gradient = rstd * (d * w - mean - xhat * mean_xhat);
@@ -126,19 +125,4 @@ pub fn norm_backward(dresidual: &mut [f32], adds: bool, dln: &[f32], xhat: &[f32
             }
         });
     });
-}
-
-#[inline(always)]
-fn weighted(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
-    const LANES: usize = 32;
-    let mut lanes = [0.0_f32; LANES];
-    let whole = a.len() / LANES * LANES;
-    for start in (0..whole).step_by(LANES) {
-        let (a, b, c) = (&a[start..][..LANES], &b[start..][..LANES], &c[start..][..LANES]);
-        for i in 0..LANES {
-            lanes[i] += a[i] * b[i] * c[i];
-        }
-    }
-    let rest: f32 = (whole..a.len()).map(|i| a[i] * b[i] * c[i]).sum();
-    sum(&lanes, |x| x) + rest
 }

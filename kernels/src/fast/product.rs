@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
 
-use super::team::{Disjoint, Team, for_each, thread};
+use super::team::{Disjoint, Team, for_each};
 
 /// A matrix in a slice: element (i, j) is at i * row + j * column.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +156,6 @@ pub fn gemm_rate(team: &Team, time: Duration) -> f64 {
         team.install(|| {
             let starts: Vec<_> = results.iter_mut().map(|result| Disjoint::new(result)).collect();
             for_each(starts.len(), |i| {
-                debug_assert!(thread() < starts.len());
                 let (lhs, rhs) = (Mat::new(&operand, SIDE, SIDE), Mat::new(&operand, SIDE, SIDE).transposed());
                 // SAFETY: each result is used once.
                 product_here(unsafe { starts[i].part(0, SIDE * SIDE) }, lhs, rhs, Into::Fresh, 1.0);

@@ -230,16 +230,23 @@ impl<'a> Maker<'a> {
         list
     }
 
+    /// A layer's bias and whether it has one; a binding takes some buffer in any case.
+    fn bias(&self, linear: &Linear<'_>) -> (&'a wgpu::Buffer, bool) {
+        match linear.weight.1.and_then(|bias| self.memory.pieces(bias.into(), linear.layer, 0)) {
+            Some(pieces) => (&pieces[0].buffer, true),
+            None => (self.memory.whole(Tensor::LnfW, None, 0), false),
+        }
+    }
+
     fn matmul(&mut self, linear: &Linear<'_>, piece: &Piece) -> Dispatch {
         let memory = self.memory;
-        let biased = linear.weight.1.and_then(|bias| memory.pieces(bias.into(), linear.layer, 0));
-        let bias = biased.map_or_else(|| memory.whole(Tensor::LnfW, None, 0), |pieces| &pieces[0].buffer);
+        let (bias, is_biased) = self.bias(linear);
         let mut constants = vec![
             ("C", linear.c as f64),
             ("OC", linear.oc as f64),
             ("FIRST", f64::from(piece.first)),
             ("ROWS", f64::from(piece.rows)),
-            ("BIAS", flag(biased.is_some())),
+            ("BIAS", flag(is_biased)),
             ("AFTER", after(linear.after)),
         ];
         let bound = [
@@ -260,9 +267,7 @@ impl<'a> Maker<'a> {
     }
 
     fn matvec(&mut self, linear: &Linear<'_>, piece: &Piece) -> Dispatch {
-        let memory = self.memory;
-        let biased = linear.weight.1.and_then(|bias| memory.pieces(bias.into(), linear.layer, 0));
-        let bias = biased.map_or_else(|| memory.whole(Tensor::LnfW, None, 0), |pieces| &pieces[0].buffer);
+        let (bias, is_biased) = self.bias(linear);
         let (lanes, splits) = self.tuning.matvec;
         let constants = vec![
             ("LANES", f64::from(lanes)),
@@ -270,7 +275,7 @@ impl<'a> Maker<'a> {
             ("C", linear.c as f64),
             ("FIRST", f64::from(piece.first)),
             ("ROWS", f64::from(piece.rows)),
-            ("BIAS", flag(biased.is_some())),
+            ("BIAS", flag(is_biased)),
             ("AFTER", after(linear.after)),
         ];
         // An invocation takes one row of each of four blocks.

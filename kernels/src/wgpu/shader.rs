@@ -26,6 +26,7 @@ impl Weights {
 
 const PASS: &str = include_str!("../../wgsl/parts/pass.wgsl");
 const AFTER: &str = include_str!("../../wgsl/parts/after.wgsl");
+const LINEAR: &str = include_str!("../../wgsl/parts/linear.wgsl");
 
 /// A kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +112,7 @@ impl Kernel {
             parts.push(PASS);
         }
         if matches!(self, Self::Matmul | Self::MatmulDirect | Self::Matvec) {
-            parts.push(AFTER);
+            parts.extend([AFTER, LINEAR]);
         }
         parts.push(self.text());
         parts.join("\n")

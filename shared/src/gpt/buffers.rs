@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::gpt::{GptShape, tensors::MAX_TENSOR_BYTES};
 
-    fn gpt2(block_size: u64) -> GptConfig {
+    pub(super) fn gpt2(block_size: u64) -> GptConfig {
         let shape =
             GptShape { n_layer: 12, n_head: 12, n_embd: 768, block_size, vocab_size: 50257, dropout: 0.0, bias: true };
         GptConfig::new(shape).expect("valid")

@@ -22,10 +22,6 @@ use crate::{
 /// The schema's number.
 const SCHEMA: u32 = 1;
 
-pub fn size(bytes: u64) -> String {
-    human_size(bytes)
-}
-
 /// What the run would allocate, alone.
 pub fn plan(gpt: &GptConfig, planned: &Buffers, is_json: bool) -> String {
     if !is_json {
@@ -55,9 +51,9 @@ fn categories(planned: &Buffers) -> Vec<(Category, u64)> {
 }
 
 fn memory(planned: &Buffers) -> String {
-    let mut text = format!("It will allocate {} ({} bytes):\n", size(planned.bytes()), planned.bytes());
+    let mut text = format!("It will allocate {} ({} bytes):\n", human_size(planned.bytes()), planned.bytes());
     for (category, bytes) in categories(planned) {
-        text.push_str(&format!("  {:>10}  {}\n", size(bytes), category.text()));
+        text.push_str(&format!("  {:>10}  {}\n", human_size(bytes), category.text()));
     }
     text
 }

@@ -1,5 +1,7 @@
 //! The chance that tells the stories: SplitMix64, so that a seed gives the same bytes on every machine.
 
+use headroom_kernels::rng::{GOLDEN_GAMMA, split_mix};
+
 /// A source of numbers. Integers only: no platform rounds them.
 #[derive(Debug)]
 pub struct Rng {
@@ -13,12 +15,9 @@ impl Rng {
     }
 
     fn next(&mut self) -> u64 {
-        // Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        let number = split_mix(self.state);
+        self.state = self.state.wrapping_add(GOLDEN_GAMMA);
+        number
     }
 
     /// A number from `first` to `last`, both included.

@@ -63,14 +63,7 @@ pub const fn is_multiplied(tensor: Tensor) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::gpt::GptShape;
-
-    fn gpt2(block_size: u64) -> GptConfig {
-        let shape =
-            GptShape { n_layer: 12, n_head: 12, n_embd: 768, block_size, vocab_size: 50257, dropout: 0.0, bias: true };
-        GptConfig::new(shape).expect("valid")
-    }
+    use super::{super::tests::gpt2, *};
 
     #[test]
     fn inference_of_gpt2_takes_its_weights_once_and_a_context() {
