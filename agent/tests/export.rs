@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
+    io::Cursor,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -14,7 +15,7 @@ use headroom_kernels::{
     cpu::gpt::{DropoutPass, Gpt},
     layout::Layout,
     rng::Stream,
-    weights::{Naming, write_model},
+    weights::{self, Hints, Naming, write_model},
 };
 use headroom_shared::gpt::{GptConfig, GptShape};
 use serde_json::{Value, json};
@@ -132,6 +133,33 @@ fn nanogpts_names_can_be_exported_and_exported_again() {
 }
 
 #[test]
+fn half_precision_is_half_the_size_and_the_nearest_numbers() {
+    let (dir, config) = (tempfile::tempdir().expect("a folder"), config(true));
+    source(dir.path(), &config);
+    let source = dir.path().join("source.safetensors").display().to_string();
+    for format in ["hf", "nanogpt"] {
+        let [half, again] = ["half", "again"].map(|name| dir.path().join(format!("{name}-{format}")));
+        let args = |ckpt: &str, dtype: &str, out: &Path| {
+            ["export", "--ckpt", ckpt, "--format", format, "--dtype", dtype, "--out", &out.display().to_string()]
+                .map(str::to_owned)
+        };
+        for args in [args(&source, "float16", &half), args(&half.display().to_string(), "float32", &again)] {
+            let output = headroom(&args.each_ref().map(String::as_str));
+            assert!(output.status.success(), "{}", text(&output.stderr));
+        }
+        let read = |dir: &Path| fs::read(dir.join("model.safetensors")).expect("a file");
+        let load = |bytes: &[u8]| weights::load(&mut Cursor::new(bytes), &Hints::with_heads(3)).expect("a model");
+        let (in_half, in_single) = (load(&read(&half)), load(&read(&again)));
+        assert!(in_half.1 == in_single.1, "{format}: what was rounded once stays");
+        let whole = params(&config);
+        let worst = in_half.1.iter().zip(&whole).map(|(half, full)| (half - full).abs() / full.abs().max(1e-4));
+        let worst = worst.fold(0.0, f32::max);
+        assert!(worst > 0.0 && worst <= 1.0 / 2048.0, "{format}: off by {worst} of a weight");
+        assert!(read(&half).len() * 10 < read(&again).len() * 6, "{format}");
+    }
+}
+
+#[test]
 fn nothing_is_overwritten_and_errors_say_what_to_do() {
     let (dir, config) = (tempfile::tempdir().expect("a folder"), config(true));
     let out = exported(dir.path(), &config, "hf");
@@ -148,6 +176,7 @@ fn nothing_is_overwritten_and_errors_say_what_to_do() {
         (&["--ckpt", &source], 2, "--out needs a value", "--out DIR"),
         (&["--out", &out], 2, "--ckpt needs a value", "--ckpt DIR"),
         (&["--ckpt", &source, "--out", &out, "--format", "pt"], 2, "neither hf nor nanogpt", ""),
+        (&["--ckpt", &source, "--out", &out, "--dtype", "int4"], 2, "neither float32 nor float16", ""),
         (&["--ckpt", &source, "--outs", &out], 2, "export has no option --outs", "--out"),
         (&["ckpt"], 2, "export takes no \"ckpt\"", "headroom export --help"),
     ] {

@@ -27,7 +27,7 @@ pub use header::{Header, MAX_HEADER_BYTES, MAX_TENSORS, PREFIX_BYTES, TensorInfo
 pub use hints::{Hints, MAX_CONFIG_JSON_BYTES};
 pub use metadata::{Tokenizer, keys};
 pub use names::{CHECKSUMS, Naming, Section};
-pub use write::{HeaderWriter, model_header, write_f32, write_model};
+pub use write::{Form, HALF_MAX, HeaderWriter, model_header, write_f32, write_model};
 
 /// How many bytes of weights are read at once where nobody has a reason for another number.
 pub const READ_BYTES: usize = 4 << 20;

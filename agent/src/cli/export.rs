@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_kernels::weights::{Naming, Tokenizer, keys, write_model};
-use headroom_shared::gpt::presets::GPT2_VOCAB_SIZE;
+use headroom_kernels::weights::{Form, HALF_MAX, Naming, Tokenizer, keys, write_model};
+use headroom_shared::{dtype::Dtype, gpt::presets::GPT2_VOCAB_SIZE};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -37,6 +37,12 @@ pub enum Error {
         /// The file.
         file: PathBuf,
     },
+    /// A weight that has no place in half precision.
+    #[error("a weight is {value:e}, and half precision ends at {HALF_MAX}")]
+    BeyondHalf {
+        /// The weight.
+        value: f32,
+    },
     /// The folder or a file.
     #[error("{} cannot be written: {error}", .path.display())]
     Write {
@@ -53,6 +59,7 @@ impl Error {
         match self {
             Self::Pretrained(error) => error.hint(),
             Self::Exists { .. } => Some("name another folder with --out; nothing is overwritten".to_owned()),
+            Self::BeyondHalf { .. } => Some("export it with --dtype float32".to_owned()),
             Self::Write { error, .. } if is_disk_full(error) => Some("the disk is full".to_owned()),
             Self::Write { .. } => None,
         }
@@ -63,6 +70,7 @@ impl Error {
 struct Request {
     ckpt: Option<PathBuf>,
     format: Option<Naming>,
+    half: bool,
     out: Option<PathBuf>,
 }
 
@@ -90,6 +98,19 @@ const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag {
+        name: "dtype",
+        value: Some("float32|float16"),
+        doc: "float16: half the size, each weight rounded to the nearest\n[default: float32]",
+        set: |request, name| {
+            request.half = match name {
+                "float32" => false,
+                "float16" => true,
+                _ => return Err(format!("{name:?} is neither float32 nor float16").into()),
+            };
+            Ok(())
+        },
+    },
+    Flag {
         name: "out",
         value: Some("DIR"),
         doc: "Where to write; a folder that has no model yet",
@@ -106,7 +127,7 @@ pub fn help() -> String {
         "\
 Writes a checkpoint as files that other programs load, and prints their names.
 
-Usage: headroom export --ckpt DIR [--format hf|nanogpt] --out DIR
+Usage: headroom export --ckpt DIR [--format hf|nanogpt] [--dtype float32|float16] --out DIR
 
 Options:
 {}
@@ -135,8 +156,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "DIR" });
     let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
     let naming = request.format.unwrap_or(Naming::HuggingFace);
+    let form = Form { naming, half: request.half };
     let model = Pretrained::load(&ckpt).map_err(Error::from)?;
-    let files = write(&model, naming, &out)?;
+    let files = write(&model, form, &out)?;
     print::data(&files.iter().map(|file| format!("{}\n", file.display())).collect::<String>())?;
     print::note(&said(&model, naming, &out));
     Ok(Exit::Success)
@@ -152,10 +174,16 @@ fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
 }
 
 /// Writes the files, the weights last: a folder that has them is complete.
-fn write(model: &Pretrained, naming: Naming, out: &Path) -> Result<Vec<PathBuf>, Error> {
+fn write(model: &Pretrained, form: Form, out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let naming = form.naming;
+    if form.half
+        && let Some(&value) = model.params.iter().find(|value| value.abs() > HALF_MAX)
+    {
+        return Err(Error::BeyondHalf { value });
+    }
     let mut texts = Vec::new();
     if naming == Naming::HuggingFace {
-        texts.push((CONFIG_FILE, config_json(model)));
+        texts.push((CONFIG_FILE, config_json(model, form.half)));
         if let Some(Tokenizer::Char(vocabulary)) = &model.tokenizer {
             texts.push(("tokenizer.json", tokenizer_json(vocabulary)));
             texts.push(("tokenizer_config.json", json!({ "tokenizer_class": "PreTrainedTokenizerFast" })));
@@ -177,7 +205,7 @@ fn write(model: &Pretrained, naming: Naming, out: &Path) -> Result<Vec<PathBuf>,
             .map_err(failed(&out.join(name)))?;
     }
     let metadata = metadata(model, naming);
-    replace(&disk, MODEL_FILE, |file| write_model(file, &model.config, &model.params, naming, &metadata))
+    replace(&disk, MODEL_FILE, |file| write_model(file, &model.config, &model.params, form, &metadata))
         .map_err(failed(&out.join(MODEL_FILE)))?;
     Ok(files)
 }
@@ -197,8 +225,9 @@ fn metadata(model: &Pretrained, naming: Naming) -> BTreeMap<String, String> {
 }
 
 /// `GPT2Config` of transformers. Its activation is the exact GELU, as nanoGPT's is; OpenAI's own says gelu_new.
-fn config_json(model: &Pretrained) -> Value {
+fn config_json(model: &Pretrained, half: bool) -> Value {
     let config = &model.config;
+    let dtype = if half { Dtype::Float16 } else { Dtype::Float32 };
     let end = (model.tokenizer == Some(Tokenizer::Gpt2)).then_some(END_OF_TEXT);
     json!({
         "architectures": ["GPT2LMHeadModel"],
@@ -222,7 +251,7 @@ fn config_json(model: &Pretrained) -> Value {
         "initializer_range": 0.02,
         "bos_token_id": end,
         "eos_token_id": end,
-        "torch_dtype": "float32",
+        "torch_dtype": dtype.name(),
     })
 }
 

@@ -12,7 +12,7 @@ use super::{
     metadata::{ModelArgs, Tokenizer, keys},
     names::{CHECKSUMS, Naming, Place, Section, is_bias, is_conv1d, place},
 };
-use crate::layout::Layout;
+use crate::layout::{Entry, Layout};
 
 /// Who wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,8 +267,12 @@ impl Catalogue {
     /// What to read, each at most `max_bytes` or one element; in an order that [`Self::take`] relies on.
     #[must_use]
     pub fn reads(&self, max_bytes: usize) -> Vec<Read> {
+        self.reads_where(max_bytes, |_| true)
+    }
+
+    fn reads_where(&self, max_bytes: usize, is_wanted: impl Fn(&Part) -> bool) -> Vec<Read> {
         let mut reads = Vec::new();
-        for (part_idx, part) in self.parts.iter().enumerate() {
+        for (part_idx, part) in self.parts.iter().enumerate().filter(|(_, part)| is_wanted(part)) {
             let element = part.stored.bytes();
             let step = (max_bytes / element).max(1);
             for first in (0..part.target.len()).step_by(step) {
@@ -289,13 +293,31 @@ impl Catalogue {
     /// `params` is not as long as the layout, or `read` is another catalogue's.
     pub fn take(&self, read: &Read, bytes: &[u8], params: &mut [f32]) -> Result<(), WeightsError> {
         assert_eq!(params.len(), self.layout.len(), "the buffer is the layout's");
+        self.take_one(read, bytes, &mut params[self.parts[read.part].target.clone()])
+    }
+
+    /// What to read for one parameter of the layout, as [`Self::reads`]; an output layer that the file has besides is read
+    /// with the embedding, to be compared.
+    #[must_use]
+    pub fn reads_of(&self, entry: &Entry, max_bytes: usize) -> Vec<Read> {
+        self.reads_where(max_bytes, |part| part.target == entry.range)
+    }
+
+    /// Puts what was read into the buffer of its parameter alone, where nobody holds all of them at once.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    ///
+    /// # Panics
+    /// `target` is not as long as the parameter, or `read` is another catalogue's.
+    pub fn take_one(&self, read: &Read, bytes: &[u8], target: &mut [f32]) -> Result<(), WeightsError> {
         let part = &self.parts[read.part];
+        assert_eq!(target.len(), part.target.len(), "the buffer is the parameter's");
         let expected = read.range.end - read.range.start;
         if bytes.len() as u64 != expected {
             let found = bytes.len() as u64;
             return Err(WeightsError::ShortRead { tensor: shown(&part.name), expected, found });
         }
-        let target = &mut params[part.target.clone()];
         if part.is_lm_head {
             return part.check_tied(target, read.first, bytes);
         }

@@ -1,5 +1,7 @@
 //! Stored numbers as f32: exact, as f16 and bf16 are parts of it.
 
+use crate::cpu::pack::half_value;
+
 /// How a file stores a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
@@ -31,22 +33,10 @@ impl Stored {
     pub(super) fn values(self, bytes: &[u8]) -> impl Iterator<Item = f32> {
         bytes.chunks_exact(self.bytes()).map(move |element| match (self, element) {
             (Self::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-            (Self::F16, &[a, b]) => f16_to_f32(u16::from_le_bytes([a, b])),
+            (Self::F16, &[a, b]) => half_value(u16::from_le_bytes([a, b])),
             (Self::Bf16, &[a, b]) => f32::from_le_bytes([0, 0, a, b]),
             _ => f32::NAN,
         })
-    }
-}
-
-/// IEEE half precision: 1 bit of sign, 5 of exponent, 10 of fraction.
-fn f16_to_f32(half: u16) -> f32 {
-    let half = u32::from(half);
-    let (sign, magnitude) = ((half & 0x8000) << 16, half & 0x7FFF);
-    match magnitude >> 10 {
-        // A subnormal is its fraction times 2^-24, which f32 has as a normal number.
-        0 => f32::from_bits((magnitude as f32 / 16_777_216.0).to_bits() | sign),
-        31 => f32::from_bits(sign | 0x7F80_0000 | (magnitude & 0x3FF) << 13),
-        _ => f32::from_bits(sign | ((magnitude << 13) + ((127 - 15) << 23))),
     }
 }
 
@@ -65,7 +55,7 @@ mod tests {
                 _ => (1.0 + fraction / 1024.0) * 2_f64.powi(exponent - 15),
             };
             let expected = if sign == 1 { -magnitude } else { magnitude };
-            let found = f16_to_f32(half);
+            let found = half_value(half);
             assert_eq!(found.is_nan(), expected.is_nan(), "{half:#06x}");
             assert!(found.is_nan() || f64::from(found).to_bits() == expected.to_bits(), "{half:#06x}: {found}");
         }

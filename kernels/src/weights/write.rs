@@ -16,7 +16,28 @@ use super::{
     metadata::keys,
     names::{Naming, is_conv1d},
 };
-use crate::layout::{Layout, TooLarge};
+use crate::{
+    cpu::pack::half_bits,
+    layout::{Layout, TooLarge},
+};
+
+/// The largest number of half precision.
+pub const HALF_MAX: f32 = 65504.0;
+
+/// How a model's file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Whose names and layouts it has.
+    pub naming: Naming,
+    /// Weights in half precision, rounded to the nearest; those beyond [`HALF_MAX`] become infinite.
+    pub half: bool,
+}
+
+impl From<Naming> for Form {
+    fn from(naming: Naming) -> Self {
+        Self { naming, half: false }
+    }
+}
 
 /// Elements that are turned into bytes at once: 64 KiB of them.
 const CHUNK_ELEMENTS: usize = 16 << 10;
@@ -43,6 +64,11 @@ impl HeaderWriter {
     /// Adds a tensor of f32.
     pub fn f32(&mut self, name: &str, shape: &[u64]) {
         self.add(name, "F32", shape, 4);
+    }
+
+    /// Adds a tensor of half precision.
+    pub fn f16(&mut self, name: &str, shape: &[u64]) {
+        self.add(name, "F16", shape, 2);
     }
 
     /// Adds bytes.
@@ -89,6 +115,19 @@ pub fn write_f32(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
     Ok(())
 }
 
+/// The same rounded to half precision.
+fn write_f16(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
+    for chunk in values.chunks(CHUNK_ELEMENTS) {
+        let bytes: Vec<u8> = chunk.iter().flat_map(|&value| half_bits(value).to_le_bytes()).collect();
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+fn write_values(out: &mut impl Write, values: &[f32], half: bool) -> io::Result<()> {
+    if half { write_f16(out, values) } else { write_f32(out, values) }
+}
+
 /// Apart from what depends on the writer, so that it is compiled here and as fast as the rest of this crate.
 fn to_bytes(values: &[f32], bytes: &mut [u8]) {
     for (bytes, value) in bytes.chunks_exact_mut(4).zip(values) {
@@ -132,18 +171,22 @@ fn tensors(config: &GptConfig, layout: &Layout, naming: Naming) -> Result<Vec<Wr
 /// The model fits no address.
 pub fn model_header(
     config: &GptConfig,
-    naming: Naming,
+    form: impl Into<Form>,
     metadata: &BTreeMap<String, String>,
 ) -> Result<Vec<u8>, TooLarge> {
-    Ok(header_of(&tensors(config, &Layout::new(config)?, naming)?, metadata).finish())
+    let form = form.into();
+    Ok(header_of(&tensors(config, &Layout::new(config)?, form.naming)?, form.half, metadata).finish())
 }
 
-fn header_of(tensors: &[Written], metadata: &BTreeMap<String, String>) -> HeaderWriter {
+fn header_of(tensors: &[Written], half: bool, metadata: &BTreeMap<String, String>) -> HeaderWriter {
     let mut metadata = metadata.clone();
     metadata.insert(keys::FORMAT.to_owned(), "pt".to_owned());
     let mut header = HeaderWriter::new(&metadata);
     for tensor in tensors {
-        header.f32(&tensor.name, &tensor.shape);
+        match half {
+            true => header.f16(&tensor.name, &tensor.shape),
+            false => header.f32(&tensor.name, &tensor.shape),
+        }
     }
     header
 }
@@ -160,30 +203,31 @@ pub fn write_model(
     out: &mut impl Write,
     config: &GptConfig,
     params: &[f32],
-    naming: Naming,
+    form: impl Into<Form>,
     metadata: &BTreeMap<String, String>,
 ) -> io::Result<()> {
+    let Form { naming, half } = form.into();
     let layout = Layout::new(config).map_err(io::Error::other)?;
     assert_eq!(params.len(), layout.len(), "the weights are the config's");
     let tensors = tensors(config, &layout, naming).map_err(io::Error::other)?;
-    out.write_all(&header_of(&tensors, metadata).finish())?;
+    out.write_all(&header_of(&tensors, half, metadata).finish())?;
     for tensor in &tensors {
         match &tensor.source {
-            Some(range) if tensor.is_turned => write_turned(out, &params[range.clone()], &tensor.shape)?,
-            Some(range) => write_f32(out, &params[range.clone()])?,
-            None => write_f32(out, &vec![0.0; usize::try_from(tensor.shape[0]).map_err(io::Error::other)?])?,
+            Some(range) if tensor.is_turned => write_turned(out, &params[range.clone()], &tensor.shape, half)?,
+            Some(range) => write_values(out, &params[range.clone()], half)?,
+            None => write_values(out, &vec![0.0; usize::try_from(tensor.shape[0]).map_err(io::Error::other)?], half)?,
         }
     }
     Ok(())
 }
 
 /// Writes a matrix the other way round; `shape` is the file's.
-fn write_turned(out: &mut impl Write, values: &[f32], shape: &[u64]) -> io::Result<()> {
+fn write_turned(out: &mut impl Write, values: &[f32], shape: &[u64], half: bool) -> io::Result<()> {
     let columns = usize::try_from(shape[0]).map_err(io::Error::other)?;
     let mut row = Vec::with_capacity(values.len() / columns);
     for column in 0..columns {
         take_column(values, columns, column, &mut row);
-        write_f32(out, &row)?;
+        write_values(out, &row, half)?;
     }
     Ok(())
 }

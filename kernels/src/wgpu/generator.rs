@@ -143,15 +143,25 @@ impl Generator {
         }
         for entry in layout.entries() {
             self.write_parameter(entry.parameter.tensor, entry.parameter.layer, &flat[entry.range.clone()])?;
-            // What was handed over goes to the device now, instead of piling up.
-            self.gpu.queue.submit([]);
+            self.flush();
         }
         Ok(())
     }
 
+    /// Hands what was written over to the device now, instead of letting it pile up.
+    pub fn flush(&self) {
+        self.gpu.queue.submit([]);
+    }
+
     /// Forgets the text and begins the draws anew.
     pub const fn reset(&mut self) {
-        (self.n_tokens, self.n_cached, self.n_draws) = (0, 0, 0);
+        self.forget_tokens();
+        self.n_draws = 0;
+    }
+
+    /// Forgets the text and goes on counting draws: for one that left the context, whose last tokens are put in again.
+    pub const fn forget_tokens(&mut self) {
+        (self.n_tokens, self.n_cached) = (0, 0);
     }
 
     /// Puts tokens behind the text and runs the model over them, so that [`Self::step`] can go on from there.
@@ -210,6 +220,12 @@ impl Generator {
         self.n_tokens += 1;
         self.n_draws += 1;
         Ok(Step { token, candidates })
+    }
+
+    /// Tokens that were run, whose attention can be asked for.
+    #[must_use]
+    pub const fn n_cached(&self) -> u64 {
+        self.n_cached
     }
 
     /// The logits that the last choice was made of, or that the next will be after [`Self::prefill`].
