@@ -16,10 +16,13 @@ mod memory;
 mod simd;
 mod weights;
 
-use headroom_shared::gpt::{
-    GptConfig,
-    buffers::{self, Buffer, PREFILL_TOKENS},
-    tensors::{Tensor, TensorTooLarge},
+use headroom_shared::{
+    gpt::{
+        GptConfig,
+        buffers::{self, Buffer, PREFILL_TOKENS},
+        tensors::{Tensor, TensorTooLarge},
+    },
+    text::{self, Text},
 };
 use thiserror::Error;
 
@@ -40,6 +43,7 @@ pub use headroom_shared::gpt::buffers::Storage;
 
 /// Why a decoder cannot do what it was asked.
 #[derive(Clone, Debug, PartialEq, Error)]
+#[error("{}", self.text())]
 pub enum DecodeError {
     /// A tensor is beyond any plan.
     #[error(transparent)]
@@ -48,7 +52,6 @@ pub enum DecodeError {
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// The machine refused the memory.
-    #[error("no memory for {tensor}: {requested_bytes} bytes")]
     OutOfMemory {
         /// Which buffer.
         tensor: String,
@@ -56,29 +59,25 @@ pub enum DecodeError {
         requested_bytes: u64,
     },
     /// The model has no such parameter.
-    #[error("the model has no {tensor}")]
     NoSuchTensor {
         /// Its name.
         tensor: String,
     },
     /// A parameter is not of the model's shape.
-    #[error("{tensor} has {elements} elements, the model's {expected}")]
     WrongLength {
-        /// Its name.
-        tensor: String,
+        /// Its name; none for all of them in one buffer.
+        tensor: Option<String>,
         /// What was given.
         elements: usize,
         /// What its shape says.
         expected: usize,
     },
     /// A matrix that has infinities or NaN cannot be kept in 16-bit integers.
-    #[error("{tensor} has weights that are infinite or no numbers")]
     NotFinite {
         /// Its name.
         tensor: String,
     },
     /// A token has no row in the embedding.
-    #[error("token {token} is beyond the vocabulary of {vocab_size}")]
     NoSuchToken {
         /// The token.
         token: u32,
@@ -86,8 +85,29 @@ pub enum DecodeError {
         vocab_size: usize,
     },
     /// There is nothing yet that a next token could follow.
-    #[error("a text needs a token to begin with")]
     NoTokens,
+}
+
+impl DecodeError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::Plan(error) => error.text(),
+            Self::TooLarge(error) => error.text(),
+            Self::OutOfMemory { tensor, requested_bytes } => {
+                text::decode_out_of_memory(&**tensor, text::size(*requested_bytes))
+            }
+            Self::NoSuchTensor { tensor } => text::decode_no_such_tensor(&**tensor),
+            Self::WrongLength { tensor: Some(tensor), elements, expected } => {
+                text::decode_wrong_length(&**tensor, *elements, *expected)
+            }
+            Self::WrongLength { tensor: None, elements, expected } => text::decode_wrong_total(*elements, *expected),
+            Self::NotFinite { tensor } => text::decode_not_finite(&**tensor),
+            Self::NoSuchToken { token, vocab_size } => text::decode_no_such_token(u64::from(*token), *vocab_size),
+            Self::NoTokens => text::DECODE_NO_TOKENS.into(),
+        }
+    }
 }
 
 /// A buffer of the decoder's, as planned and as it came to be.
@@ -153,8 +173,8 @@ impl Decoder {
         let mut decoder = Self::empty(config, storage)?;
         let layout = Layout::new(config)?;
         if weights.len() != layout.len() {
-            let tensor = "the flat buffer of weights".to_owned();
-            return Err(DecodeError::WrongLength { tensor, elements: weights.len(), expected: layout.len() });
+            let (elements, expected) = (weights.len(), layout.len());
+            return Err(DecodeError::WrongLength { tensor: None, elements, expected });
         }
         for entry in layout.entries() {
             let layer = entry.parameter.layer.and_then(|layer| usize::try_from(layer).ok());

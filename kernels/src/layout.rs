@@ -3,9 +3,12 @@
 
 use std::ops::Range;
 
-use headroom_shared::gpt::{
-    GptConfig,
-    tensors::{Dims, Parameter, Tensor, parameters},
+use headroom_shared::{
+    gpt::{
+        GptConfig,
+        tensors::{Dims, Parameter, Tensor, parameters},
+    },
+    text::{self, Text},
 };
 use thiserror::Error;
 
@@ -24,8 +27,16 @@ pub struct Entry {
 
 /// A model is larger than this machine can address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the model has more parameters than this machine can address")]
+#[error("{}", self.text())]
 pub struct TooLarge;
+
+impl TooLarge {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(self) -> Text {
+        text::WEIGHTS_TOO_LARGE.into()
+    }
+}
 
 /// Every parameter of a model, in PyTorch's order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ mod write;
 
 use std::io::{self, Read as _, Seek, SeekFrom};
 
+use headroom_shared::text::{self, Text};
 use thiserror::Error;
 
 pub use catalogue::{Catalogue, HeadsFrom, Note, Origin, Read};
@@ -34,19 +35,30 @@ pub const READ_BYTES: usize = 4 << 20;
 
 /// Weights could not be read.
 #[derive(Debug, Error)]
+#[error("{}", self.text())]
 pub enum LoadError {
     /// The file itself.
-    #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
     /// What is in it.
     #[error(transparent)]
     Weights(#[from] WeightsError),
     /// The machine.
-    #[error("the weights take {bytes} bytes, which this machine does not have free")]
     OutOfMemory {
         /// As f32.
         bytes: u64,
     },
+}
+
+impl LoadError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::Io(error) => text::weights_io(error.to_string()),
+            Self::Weights(error) => error.text(),
+            Self::OutOfMemory { bytes } => text::weights_out_of_memory(text::size(*bytes)),
+        }
+    }
 }
 
 /// Reads a file's header.

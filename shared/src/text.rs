@@ -130,6 +130,22 @@ impl Text {
         text
     }
 
+    /// It as a string, for another program of the same build: numbers of keys change with the table.
+    #[must_use]
+    pub fn packed(&self) -> String {
+        format!("{} {}", self.key.0, self.arguments)
+    }
+
+    /// The text that was [`Self::packed`]; `None` for what does not begin with a key's number.
+    #[must_use]
+    pub fn unpacked(packed: &str) -> Option<Self> {
+        let (number, arguments) = packed.split_once(' ')?;
+        // `parse` would take a sign too, which nothing packs.
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let key = Key(number.parse().ok().filter(|_| is_number)?);
+        Some(Self { key, arguments: arguments.to_owned() })
+    }
+
     /// Whether it is that text, whatever its arguments are.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {

@@ -82,7 +82,7 @@ impl PretrainedError {
                 "name a run's out_dir, a folder with {MODEL_FILE} and {CONFIG_FILE}, or a safetensors file"
             )),
             Self::Load { error, .. } => match &**error {
-                LoadError::Weights(error) => error.hint().map(str::to_owned),
+                LoadError::Weights(error) => error.hint().map(|hint| hint.to_string()),
                 LoadError::Io(_) | LoadError::OutOfMemory { .. } => None,
             },
             Self::Checkpoint(error) => error.hint(),

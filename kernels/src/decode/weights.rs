@@ -178,7 +178,7 @@ impl Weights {
             Place::Vector(vector) => vector.len(),
         };
         if from.len() != elements {
-            return Err(DecodeError::WrongLength { tensor: name(), elements: from.len(), expected: elements });
+            return Err(DecodeError::WrongLength { tensor: Some(name()), elements: from.len(), expected: elements });
         }
         match to {
             Place::Matrix(matrix) => {

@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, fmt, ops::Range};
 
-use headroom_shared::gpt::{GptConfig, GptShape, tensors::Tensor};
+use headroom_shared::{
+    gpt::{GptConfig, GptShape, tensors::Tensor},
+    text::{self, Text},
+};
 
 use super::{
     convert::Stored,
@@ -51,17 +54,21 @@ pub enum Note {
     Widened,
 }
 
+impl Note {
+    /// What it is that a person should know.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match *self {
+            Self::HeadsAssumed { n_head } => text::note_heads_assumed(n_head),
+            Self::GeluIsExact => text::NOTE_GELU_EXACT.into(),
+            Self::Widened => text::NOTE_WIDENED.into(),
+        }
+    }
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::HeadsAssumed { n_head } => {
-                write!(f, "nothing says how many heads the model has; {n_head} were taken, as GPT-2's are 64 wide")
-            }
-            Self::GeluIsExact => f.write_str(
-                "the model was trained with an approximation of GELU; here it runs with the exact one, as in nanoGPT",
-            ),
-            Self::Widened => f.write_str("the weights were widened to float32"),
-        }
+        write!(f, "{}", self.text())
     }
 }
 
@@ -119,11 +126,11 @@ impl<'a> Found<'a> {
                 continue;
             };
             if let Some((other, _)) = places.insert(place, (name.as_str(), info)) {
-                return Err(WeightsError::Duplicate { tensor: shown(other), other: shown(name) });
+                return Err(WeightsError::Duplicate { tensor: shown(other), other: Some(shown(name)) });
             }
         }
         if !places.keys().any(|place| matches!(place, Place::Parameter(..))) {
-            let first = header.tensors().keys().next().map_or_else(|| "nothing".to_owned(), |name| shown(name));
+            let first = header.tensors().keys().next().map(|name| shown(name));
             return Err(WeightsError::NotGpt2 { n_tensors: header.tensors().len(), first });
         }
         match surplus {
@@ -459,13 +466,13 @@ fn check_said(config: &GptConfig, hints: &Hints, model_args: &ModelArgs) -> Resu
         ("block_size", model_args.block_size),
     ] {
         if let Some(said) = said.filter(|&said| said != found(key)) {
-            let why = format!("{key} is {said} there, and {} by the tensors' shapes", found(key));
-            return Err(WeightsError::Metadata { key: keys::MODEL_ARGS, why });
+            let (said, found) = (said.to_string(), found(key).to_string());
+            return Err(WeightsError::MetadataDisagrees { metadata: keys::MODEL_ARGS, key, said, found });
         }
     }
     if let Some(said) = model_args.bias.filter(|&said| said != config.bias()) {
-        let why = format!("bias is {said} there, and {} by the tensors", config.bias());
-        return Err(WeightsError::Metadata { key: keys::MODEL_ARGS, why });
+        let (said, found) = (said.to_string(), config.bias().to_string());
+        return Err(WeightsError::MetadataDisagrees { metadata: keys::MODEL_ARGS, key: "bias", said, found });
     }
     Ok(())
 }

@@ -1,29 +1,28 @@
 //! What can be wrong with a file of weights, in words that name the tensor.
 
-use headroom_shared::gpt::GptConfigError;
+use headroom_shared::{
+    gpt::GptConfigError,
+    text::{self, Key, Text},
+};
 use thiserror::Error;
 
 use crate::layout::TooLarge;
 
 /// Why a file's weights were refused. Names and values from the file are shortened and escaped.
 #[derive(Clone, Debug, PartialEq, Error)]
+#[error("{}", self.text())]
 pub enum WeightsError {
     /// No header fits.
-    #[error("the file has {file_bytes} bytes, too few for safetensors: it is cut short, or something else")]
     TooShort {
         /// The file's length.
         file_bytes: u64,
     },
     /// Another format, by its first bytes.
-    #[error("the file is {what}, not safetensors")]
     OtherFormat {
         /// What it is.
-        what: &'static str,
+        what: Key,
     },
     /// A header longer than any model's.
-    #[error(
-        "the file says that its header has {header_bytes} bytes, and {max} are the most that are read: it is no safetensors file, or a broken one"
-    )]
     HeaderTooLong {
         /// As the file says.
         header_bytes: u64,
@@ -31,9 +30,6 @@ pub enum WeightsError {
         max: u64,
     },
     /// A header longer than its file.
-    #[error(
-        "the header has {header_bytes} bytes by the file's first eight, and the file {file_bytes} in all: it is cut short"
-    )]
     HeaderCut {
         /// As the file says.
         header_bytes: u64,
@@ -41,30 +37,23 @@ pub enum WeightsError {
         file_bytes: u64,
     },
     /// A header that is not what it should be.
-    #[error("the header cannot be read: {why}")]
     Header {
         /// What the reader of JSON says.
         why: String,
     },
     /// More tensors than any model has.
-    #[error("the header lists more than {max} tensors")]
     TooManyTensors {
         /// [`super::MAX_TENSORS`].
         max: usize,
     },
     /// One name, or two that mean the same.
-    #[error("{tensor} is in the file twice{}", as_other(.other))]
     Duplicate {
         /// The tensor.
         tensor: String,
-        /// The other's name.
-        other: String,
+        /// The other's name, where it is not the same.
+        other: Option<String>,
     },
     /// The elements do not take the bytes they are said to lie in.
-    #[error(
-        "{tensor} is {dtype} {shape:?}, which takes {}, and the header gives it {found}",
-        .needed.map_or_else(|| "more bytes than a file can have".to_owned(), |bytes| format!("{bytes} bytes"))
-    )]
     Size {
         /// The tensor.
         tensor: String,
@@ -78,7 +67,6 @@ pub enum WeightsError {
         found: u64,
     },
     /// Offsets that run backwards.
-    #[error("{tensor} ends at byte {end} of the data, before its start at {start}")]
     Backwards {
         /// The tensor.
         tensor: String,
@@ -88,7 +76,6 @@ pub enum WeightsError {
         end: u64,
     },
     /// A tensor that the file does not reach.
-    #[error("{tensor} ends at byte {end}, and the file has {file_bytes}: it is cut short by {} or more", .end - .file_bytes)]
     Truncated {
         /// The first of those.
         tensor: String,
@@ -98,7 +85,6 @@ pub enum WeightsError {
         file_bytes: u64,
     },
     /// Two tensors in one place.
-    #[error("{tensor} begins before {other} ends: the header is broken")]
     Overlap {
         /// The later.
         tensor: String,
@@ -106,17 +92,13 @@ pub enum WeightsError {
         other: String,
     },
     /// Bytes of no tensor, which the format does not have.
-    #[error(
-        "{bytes} bytes before {before} belong to no tensor: the header is broken, or the file is not this header's"
-    )]
     Gap {
-        /// The next tensor, or the file's end.
-        before: String,
+        /// The next tensor; none at the file's end.
+        before: Option<String>,
         /// How many.
         bytes: u64,
     },
     /// Numbers that are not read.
-    #[error("{tensor} is stored as {found}; F32, F16 and BF16 are read")]
     Dtype {
         /// The tensor.
         tensor: String,
@@ -124,15 +106,13 @@ pub enum WeightsError {
         found: String,
     },
     /// None of a GPT-2's tensors.
-    #[error("no tensor is named as a GPT-2's: transformer.wte.weight is not there, but {} others, {first} the first", .n_tensors)]
     NotGpt2 {
         /// How many there are.
         n_tensors: usize,
-        /// The first by name.
-        first: String,
+        /// The first by name, where there is one.
+        first: Option<String>,
     },
     /// A tensor that the others ask for.
-    #[error("{tensor} is missing{}", of_shape(.shape))]
     Missing {
         /// The tensor.
         tensor: String,
@@ -140,7 +120,6 @@ pub enum WeightsError {
         shape: Vec<u64>,
     },
     /// A tensor that no GPT-2 has.
-    #[error("{tensor} {shape:?} is no tensor of a GPT-2: this is a model of another kind")]
     Surplus {
         /// The tensor.
         tensor: String,
@@ -148,7 +127,6 @@ pub enum WeightsError {
         shape: Vec<u64>,
     },
     /// A tensor of another shape than the others ask for.
-    #[error("{tensor} is {found:?}, and by the others it should be {expected:?}")]
     Shape {
         /// The tensor.
         tensor: String,
@@ -158,18 +136,13 @@ pub enum WeightsError {
         found: Vec<u64>,
     },
     /// The shapes make no model.
-    #[error("the tensors' shapes make no model: {0}")]
     Config(#[from] GptConfigError),
     /// How many heads there are is in no tensor.
-    #[error(
-        "the weights do not say how many heads there are, and {n_embd} channels make no heads of 64 as GPT-2 has them"
-    )]
     UnknownHeads {
         /// Channels.
         n_embd: u64,
     },
     /// A file beside the weights that says otherwise.
-    #[error("{key} is {said} by config.json, and {found} by the tensors' shapes: they are not of one model")]
     ConfigDisagrees {
         /// The key.
         key: &'static str,
@@ -179,7 +152,6 @@ pub enum WeightsError {
         found: u64,
     },
     /// A model that computes something else with the same tensors.
-    #[error("config.json has {key} = {value}: this program computes GPT-2 with {key} = {known} only")]
     Unsupported {
         /// The key.
         key: &'static str,
@@ -189,21 +161,36 @@ pub enum WeightsError {
         known: &'static str,
     },
     /// A `config.json` that is none.
-    #[error("config.json cannot be read: {why}")]
     ConfigJson {
         /// What the reader says.
         why: String,
     },
-    /// What a file of ours says of itself.
-    #[error("the file's {key} cannot be read: {why}")]
+    /// A `config.json` longer than any.
+    ConfigJsonTooLong {
+        /// Its length, or more than `max` where it was not read to its end.
+        bytes: u64,
+        /// [`super::MAX_CONFIG_JSON_BYTES`].
+        max: u64,
+    },
+    /// What a file says of itself.
     Metadata {
         /// The key in `__metadata__`.
         key: &'static str,
         /// What the reader says.
         why: String,
     },
+    /// A file that says of itself what its tensors do not.
+    MetadataDisagrees {
+        /// The key in `__metadata__`.
+        metadata: &'static str,
+        /// The key in that.
+        key: &'static str,
+        /// As the metadata say.
+        said: String,
+        /// As the tensors have it.
+        found: String,
+    },
     /// A weight that no training goes on from.
-    #[error("{tensor} has {value} at element {index}: the training diverged, or the file is broken")]
     NotFinite {
         /// The tensor.
         tensor: String,
@@ -213,9 +200,6 @@ pub enum WeightsError {
         value: f32,
     },
     /// A model whose output layer is not its embedding.
-    #[error(
-        "{tensor} differs from the embedding at element {index}: in GPT-2 they are one, and this program has no other"
-    )]
     Untied {
         /// The output layer.
         tensor: String,
@@ -223,7 +207,6 @@ pub enum WeightsError {
         index: u64,
     },
     /// A read that brought other bytes than were asked for.
-    #[error("{tensor}: {found} bytes were read where {expected} belong: the file changed while it was read")]
     ShortRead {
         /// The tensor.
         tensor: String,
@@ -238,37 +221,87 @@ pub enum WeightsError {
 }
 
 impl WeightsError {
+    /// What is wrong.
+    #[must_use]
+    pub fn text(&self) -> Text {
+        match self {
+            Self::TooShort { file_bytes } => text::weights_too_short(*file_bytes),
+            Self::OtherFormat { what } => text::weights_other_format(*what),
+            Self::HeaderTooLong { header_bytes, max } => text::weights_header_too_long(*header_bytes, *max),
+            Self::HeaderCut { header_bytes, file_bytes } => text::weights_header_cut(*header_bytes, *file_bytes),
+            Self::Header { why } => text::weights_header(&**why),
+            Self::TooManyTensors { max } => text::weights_too_many_tensors(*max),
+            Self::Duplicate { tensor, other: None } => text::weights_twice(&**tensor),
+            Self::Duplicate { tensor, other: Some(other) } => text::weights_twice_as(&**tensor, &**other),
+            Self::Size { tensor, dtype, shape, needed: Some(needed), found } => {
+                text::weights_size(&**tensor, &**dtype, brackets(shape), *needed, *found)
+            }
+            Self::Size { tensor, dtype, shape, needed: None, found } => {
+                text::weights_size_beyond(&**tensor, &**dtype, brackets(shape), *found)
+            }
+            Self::Backwards { tensor, start, end } => text::weights_backwards(&**tensor, *end, *start),
+            Self::Truncated { tensor, end, file_bytes } => {
+                let missing = text::size(end.saturating_sub(*file_bytes));
+                text::weights_truncated(&**tensor, *end, *file_bytes, missing)
+            }
+            Self::Overlap { tensor, other } => text::weights_overlap(&**tensor, &**other),
+            Self::Gap { before: Some(before), bytes } => text::weights_gap(*bytes, &**before),
+            Self::Gap { before: None, bytes } => text::weights_gap_at_end(*bytes),
+            Self::Dtype { tensor, found } => text::weights_dtype(&**tensor, &**found),
+            Self::NotGpt2 { n_tensors, first: Some(first) } => text::weights_not_gpt2(*n_tensors, &**first),
+            Self::NotGpt2 { first: None, .. } => text::WEIGHTS_NO_TENSORS.into(),
+            Self::Missing { tensor, shape } if shape.is_empty() => text::weights_missing(&**tensor),
+            Self::Missing { tensor, shape } => text::weights_missing_of(&**tensor, brackets(shape)),
+            Self::Surplus { tensor, shape } => text::weights_surplus(&**tensor, brackets(shape)),
+            Self::Shape { tensor, expected, found } => {
+                text::weights_shape(&**tensor, brackets(found), brackets(expected))
+            }
+            Self::Config(error) => text::weights_config(error.text()),
+            Self::UnknownHeads { n_embd } => text::weights_unknown_heads(*n_embd),
+            Self::ConfigDisagrees { key, said, found } => text::weights_config_disagrees(*key, *said, *found),
+            Self::Unsupported { key, value, known } => text::weights_unsupported(*key, &**value, *known),
+            Self::ConfigJson { why } => text::weights_config_json(&**why),
+            Self::ConfigJsonTooLong { bytes, max } => text::weights_config_json_too_long(*bytes, *max),
+            Self::Metadata { key, why } => text::weights_metadata(*key, &**why),
+            Self::MetadataDisagrees { metadata, key, said, found } => {
+                text::weights_metadata_disagrees(*metadata, *key, &**said, &**found)
+            }
+            Self::NotFinite { tensor, index, value } => text::weights_not_finite(&**tensor, not_finite(*value), *index),
+            Self::Untied { tensor, index } => text::weights_untied(&**tensor, *index),
+            Self::ShortRead { tensor, expected, found } => text::weights_short_read(&**tensor, *found, *expected),
+            Self::TooLarge(error) => error.text(),
+        }
+    }
+
     /// What to try.
     #[must_use]
-    pub const fn hint(&self) -> Option<&'static str> {
+    pub const fn hint(&self) -> Option<Key> {
         match self {
-            Self::TooShort { .. } | Self::HeaderCut { .. } | Self::Truncated { .. } => {
-                Some("download or copy the file again, and compare its size with the source's")
-            }
-            Self::OtherFormat { .. } => Some(
-                "save the weights as safetensors: safetensors.torch.save_file(state_dict, \"model.safetensors\"), with a tied lm_head.weight left out",
-            ),
-            Self::Dtype { .. } => Some("convert the model to float32, float16 or bfloat16"),
-            Self::UnknownHeads { .. } => {
-                Some("put the model's config.json beside it, or write n_head into the file's metadata")
-            }
-            Self::ConfigDisagrees { .. } => Some("take both files from one folder of one model"),
-            Self::NotGpt2 { .. } | Self::Surplus { .. } => {
-                Some("GPT-2 and what nanoGPT trains can be read; no adapters, and no other architecture")
-            }
-            Self::Missing { .. } => Some("a model in several files has to be put together into one first"),
-            Self::Untied { .. } => Some("train or fine-tune with the two tied, as nanoGPT and GPT-2 do"),
+            Self::TooShort { .. } | Self::HeaderCut { .. } | Self::Truncated { .. } => Some(text::WEIGHTS_HINT_COPY),
+            Self::OtherFormat { .. } => Some(text::WEIGHTS_HINT_CONVERT),
+            Self::Dtype { .. } => Some(text::WEIGHTS_HINT_DTYPE),
+            Self::UnknownHeads { .. } => Some(text::WEIGHTS_HINT_HEADS),
+            Self::ConfigDisagrees { .. } => Some(text::WEIGHTS_HINT_ONE_MODEL),
+            Self::NotGpt2 { .. } | Self::Surplus { .. } => Some(text::WEIGHTS_HINT_GPT2),
+            Self::Missing { .. } => Some(text::WEIGHTS_HINT_ONE_FILE),
+            Self::Untied { .. } => Some(text::WEIGHTS_HINT_TIED),
             _ => None,
         }
     }
 }
 
-fn as_other(other: &str) -> String {
-    if other.is_empty() { String::new() } else { format!(", the second time as {other}") }
+/// A shape as Python writes it.
+fn brackets(shape: &[u64]) -> String {
+    format!("{shape:?}")
 }
 
-fn of_shape(shape: &[u64]) -> String {
-    if shape.is_empty() { String::new() } else { format!("; it should be there as {shape:?}") }
+/// What is no finite number. The standard library would bring a page its table of floats for three words.
+fn not_finite(value: f32) -> &'static str {
+    match value {
+        value if value.is_nan() => "NaN",
+        value if value > 0.0 => "inf",
+        _ => "-inf",
+    }
 }
 
 /// The longest name or text from a file that is shown.

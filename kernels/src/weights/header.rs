@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, ops::Range};
 
+use headroom_shared::text::{self, Key};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
@@ -68,15 +69,15 @@ pub fn header_range(prefix: &[u8], file_bytes: u64) -> Result<Range<u64>, Weight
 }
 
 /// What people take for a safetensors file. Each of these read as a length would be beyond any header's.
-fn other_format(prefix: &[u8]) -> Option<&'static str> {
-    const FORMATS: [(&[u8], &str); 7] = [
-        (b"PK\x03\x04", "a checkpoint of PyTorch (a zip with a pickle in it)"),
-        (b"\x80\x02\x8a\x0a", "an old checkpoint of PyTorch (a pickle)"),
-        (b"GGUF", "a GGUF file"),
-        (b"\x89HDF", "an HDF5 file"),
-        (b"version ", "a pointer of Git LFS, without the weights"),
-        (b"<!DOCTYP", "a web page"),
-        (b"<html", "a web page"),
+fn other_format(prefix: &[u8]) -> Option<Key> {
+    const FORMATS: [(&[u8], Key); 7] = [
+        (b"PK\x03\x04", text::WEIGHTS_IS_CHECKPOINT),
+        (b"\x80\x02\x8a\x0a", text::WEIGHTS_IS_OLD_CHECKPOINT),
+        (b"GGUF", text::WEIGHTS_IS_GGUF),
+        (b"\x89HDF", text::WEIGHTS_IS_HDF5),
+        (b"version ", text::WEIGHTS_IS_LFS),
+        (b"<!DOCTYP", text::WEIGHTS_IS_WEB_PAGE),
+        (b"<html", text::WEIGHTS_IS_WEB_PAGE),
     ];
     FORMATS.iter().find(|(start, _)| prefix.starts_with(start)).map(|(_, what)| *what)
 }
@@ -99,7 +100,7 @@ impl Header {
         for (name, entry) in entries.tensors {
             let info = entry.placed(&name, start, file_bytes)?;
             if tensors.insert(name.clone(), info).is_some() {
-                return Err(WeightsError::Duplicate { tensor: shown(&name), other: String::new() });
+                return Err(WeightsError::Duplicate { tensor: shown(&name), other: None });
             }
         }
         let header = Self { tensors, metadata: entries.metadata, file_bytes };
@@ -117,12 +118,12 @@ impl Header {
                 return Err(WeightsError::Overlap { tensor: shown(name), other: shown(last) });
             }
             if info.range.start > end {
-                return Err(WeightsError::Gap { before: shown(name), bytes: info.range.start - end });
+                return Err(WeightsError::Gap { before: Some(shown(name)), bytes: info.range.start - end });
             }
             (end, last) = (info.range.end, name);
         }
         if end < self.file_bytes {
-            return Err(WeightsError::Gap { before: "the file's end".to_owned(), bytes: self.file_bytes - end });
+            return Err(WeightsError::Gap { before: None, bytes: self.file_bytes - end });
         }
         Ok(())
     }

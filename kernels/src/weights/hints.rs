@@ -30,11 +30,12 @@ impl Hints {
     /// # Errors
     /// It is no JSON object, or the model is not one that this program computes.
     pub fn from_config_json(text: &[u8]) -> Result<Self, WeightsError> {
-        let why = |why: &str| WeightsError::ConfigJson { why: shown(why) };
         if text.len() as u64 > MAX_CONFIG_JSON_BYTES {
-            return Err(why(&format!("it has {} bytes, and {MAX_CONFIG_JSON_BYTES} are the most", text.len())));
+            let (bytes, max) = (text.len() as u64, MAX_CONFIG_JSON_BYTES);
+            return Err(WeightsError::ConfigJsonTooLong { bytes, max });
         }
-        let config: Map<String, Value> = serde_json::from_slice(text).map_err(|error| why(&error.to_string()))?;
+        let why = |error: serde_json::Error| WeightsError::ConfigJson { why: shown(&error.to_string()) };
+        let config: Map<String, Value> = serde_json::from_slice(text).map_err(why)?;
         is_known(&config, "model_type", "gpt2", &["gpt2"])?;
         let gelu = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"];
         is_known(&config, "activation_function", "gelu", &gelu)?;

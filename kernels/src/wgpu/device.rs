@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use headroom_shared::text;
+
 use super::GpuError;
 
 /// What kind of adapter is asked for.
@@ -115,8 +117,7 @@ impl Gpu {
             return Err(GpuError::DeviceLost { reason: reason.clone() });
         }
         if std::mem::take(&mut complaints.out_of_memory) {
-            let tensor = "a command".to_owned();
-            return Err(GpuError::OutOfMemory { tensor, requested_bytes: 0, allocated_bytes: 0 });
+            return Err(GpuError::MemoryFull);
         }
         complaints.refused.take().map_or(Ok(()), |reason| Err(GpuError::Refused { reason }))
     }
@@ -125,14 +126,16 @@ impl Gpu {
     pub fn destroy(&self) {
         self.device.destroy();
         let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        complaints.lost.get_or_insert_with(|| "it was closed".to_owned());
+        // In the word that WebGPU has for it, which is quoted like any other.
+        complaints.lost.get_or_insert_with(|| format!("{:?}", wgpu::DeviceLostReason::Destroyed));
     }
 }
 
 fn check_limits(needed: &wgpu::Limits, available: &wgpu::Limits) -> Result<(), GpuError> {
     let mut result = Ok(());
     needed.check_limits_with_fail_fn(available, true, |limit, needed, available| {
-        result = Err(GpuError::LimitTooSmall { what: "WebGPU".into(), limit: limit.into(), needed, available });
+        result =
+            Err(GpuError::LimitTooSmall { what: text::verbatim("WebGPU"), limit: limit.into(), needed, available });
     });
     result
 }
@@ -168,6 +171,9 @@ mod tests {
         check_limits(&needed, &needed).expect("as much as needed");
         let small = wgpu::Limits { max_storage_buffers_per_shader_stage: 4, ..wgpu::Limits::default() };
         let error = check_limits(&needed, &small).expect_err("less than needed");
-        assert_eq!(error.to_string(), "WebGPU needs max_storage_buffers_per_shader_stage of 8, and the GPU has 4");
+        assert_eq!(
+            error.to_string(),
+            "WebGPU needs max_storage_buffers_per_shader_stage of 8, and the GPU has 4. The engine on the CPU has no such limit."
+        );
     }
 }

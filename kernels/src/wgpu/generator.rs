@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use headroom_shared::gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor};
+use headroom_shared::{
+    gpt::{GptConfig, buffers::inference::Inference, tensors::Tensor},
+    text,
+};
 
 use super::{
     Gpu, GpuError,
@@ -68,7 +71,7 @@ impl Generator {
         let tuning = Tuning::of(gpu, axes.hs);
         if tuning.attention() > gpu.device.limits().max_compute_invocations_per_workgroup {
             return Err(GpuError::LimitTooSmall {
-                what: format!("a head of {} channels", axes.head_size),
+                what: text::gpu_head(axes.head_size),
                 limit: "maxComputeInvocationsPerWorkgroup".into(),
                 needed: u64::from(tuning.attention()),
                 available: u64::from(gpu.device.limits().max_compute_invocations_per_workgroup),
@@ -138,8 +141,7 @@ impl Generator {
     pub fn write_parameters(&self, flat: &[f32]) -> Result<(), GpuError> {
         let layout = Layout::new(&self.config)?;
         if flat.len() != layout.len() {
-            let name = "the flat buffer of all parameters".to_owned();
-            return Err(GpuError::WrongLength { name, expected: layout.len(), given: flat.len() });
+            return Err(GpuError::WrongLength { name: None, expected: layout.len(), given: flat.len() });
         }
         for entry in layout.entries() {
             self.write_parameter(entry.parameter.tensor, entry.parameter.layer, &flat[entry.range.clone()])?;
@@ -247,15 +249,15 @@ impl Generator {
     /// # Errors
     /// [`GpuError::NoAttention`], [`GpuError::DeviceLost`].
     pub async fn attention(&self, layer: u64, head: u64, queries: Range<u64>) -> Result<Vec<f32>, GpuError> {
-        let missing = |reason: &str| Err(GpuError::NoAttention { reason: reason.to_owned() });
+        let missing = |reason| Err(GpuError::NoAttention { reason });
         if !self.options.inference.attention {
-            return missing("the engine was made to keep no queries");
+            return missing(text::GPU_KEEPS_NO_QUERIES);
         }
         if layer >= self.config.n_layer() || head >= self.config.n_head() {
-            return missing("the model has no such layer or head");
+            return missing(text::GPU_NO_SUCH_HEAD);
         }
         if queries.is_empty() || queries.end > self.n_cached {
-            return missing("those tokens have not been run");
+            return missing(text::GPU_NOT_RUN_YET);
         }
         let (first, n) = (narrow(queries.start), narrow(queries.end - queries.start));
         let pass = Pass { first, n, head: narrow(head), ..Pass::default() };

@@ -114,7 +114,7 @@ pub(super) fn write(
     let rows = rows.map_or_else(|| vec![Some(0)], |rows| axes.map(rows));
     let expected = rows.iter().flatten().count() * n_columns;
     if values.len() != expected {
-        return Err(GpuError::WrongLength { name: name(), expected, given: values.len() });
+        return Err(GpuError::WrongLength { name: Some(name()), expected, given: values.len() });
     }
     let element = |row: usize, column: usize| match (rows[row], columns[column]) {
         (Some(row), Some(column)) => values[row * n_columns + column],

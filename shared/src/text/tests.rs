@@ -109,6 +109,22 @@ fn one_is_told_from_many() {
 }
 
 #[test]
+fn a_text_travels_to_another_program() {
+    let nested =
+        with_hint(weights_not_gpt2(2_usize, "a b\u{1}c"), gpu_limit(gpu_head(2048_u64), "max", 64_u64, 16_u64));
+    for text in
+        [nested, may_set(not_evaluated("x"), names(["a", "b"])), weights_out_of_memory(size(3 << 29)), JAX.into()]
+    {
+        let packed = text.packed();
+        assert_eq!(Text::unpacked(&packed).as_ref(), Some(&text), "{packed:?}");
+        assert!(!text.to_string().contains(NOT_FETCHED), "{text}");
+    }
+    for refused in ["", " ", "7", "x", "x 7", "-1 ", "+1 ", " 1 ", "65536 ", "the GPU was lost"] {
+        assert_eq!(Text::unpacked(refused), None, "{refused:?}");
+    }
+}
+
+#[test]
 fn a_page_fetches_its_own_texts_and_no_others() {
     let fetched = Table::unpacked(&Table::packed(&LANGUAGES[0], "budget"));
     assert_eq!(fetched.word(COPY_CONFIG), "Copy config");
@@ -116,4 +132,8 @@ fn a_page_fetches_its_own_texts_and_no_others() {
     let fetched = Table::unpacked(&Table::packed(&LANGUAGES[0], "diagnose"));
     assert_eq!((fetched.word(COPY_CONFIG), fetched.word(NAME)), (NOT_FETCHED, "Headroom"));
     assert!(fetched.word(JAX).starts_with("JAX"));
+    let fetched = Table::unpacked(&Table::packed(&LANGUAGES[3], "demo"));
+    assert!(fetched.word(GPU_MEMORY_FULL).starts_with("Der GPU-Speicher"), "{}", fetched.word(GPU_MEMORY_FULL));
+    let outside = fetched.say(&tensor_too_large("x"));
+    assert_ne!((fetched.word(JAX), &*outside), (NOT_FETCHED, NOT_FETCHED), "what an engine's errors wrap is in [all]");
 }

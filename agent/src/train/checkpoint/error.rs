@@ -176,7 +176,7 @@ impl CheckpointError {
                 }
                 _ => return None,
             },
-            Self::Broken { error, .. } => error.hint()?.to_owned(),
+            Self::Broken { error, .. } => error.hint()?.to_string(),
             Self::NotFound { .. } => "name the folder that the run wrote to".to_owned(),
             Self::NotOurs { .. } => "--init_from=gpt2 starts anew from such weights".to_owned(),
             Self::Checksum { .. } => "copy it again from where it came, or go back to an older copy".to_owned(),

@@ -219,7 +219,8 @@ impl Opened {
             let info = tensor(&self.header, &name, "F32", &shape)?;
             let first = *start.get_or_insert(info.range.start);
             if info.range.start != first + entry.range.start as u64 * 4 {
-                return Err(WeightsError::Gap { before: name, bytes: info.range.start.saturating_sub(first) });
+                let bytes = info.range.start.saturating_sub(first);
+                return Err(WeightsError::Gap { before: Some(name), bytes });
             }
         }
         Ok(start.unwrap_or(0))
