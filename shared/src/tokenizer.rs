@@ -1,7 +1,9 @@
-//! Text as tokens, one character each: the tokenizer of nanoGPT's `shakespeare_char`.
+//! Text as tokens, one character each: the tokenizer of nanoGPT's `shakespeare_char`; in [`bpe`] GPT-2's.
 //!
-//! A value that a page can carry beside a model's weights; as JSON it is its characters in one string. GPT-2's tokenizer
-//! has a vocabulary of half a megabyte and lives in the agent.
+//! The first is a value that a page can carry beside a model's weights; as JSON it is its characters in one string. GPT-2's
+//! has a vocabulary of half a megabyte: here it is read from the files that lie beside a model, and the agent has its own.
+
+pub mod bpe;
 
 use serde::{Deserialize, Serialize};
 

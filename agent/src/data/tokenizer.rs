@@ -1,5 +1,8 @@
 //! The two tokenizers of a nanoGPT data set: characters, and GPT-2's byte pairs from `tiktoken-rs`, which carries them.
 
+#[cfg(test)]
+mod byte_bpe;
+
 use std::collections::HashSet;
 
 use headroom_kernels::weights;
