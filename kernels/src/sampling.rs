@@ -89,14 +89,21 @@ pub struct Candidate {
 pub fn candidates(logits: &[f32], sampling: &Sampling, n: usize, scratch: &mut Vec<f32>) -> Vec<Candidate> {
     let threshold = top_k_threshold(logits, sampling.top_k, scratch);
     let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
-    let mut kept: Vec<(f32, u32)> = logits.iter().copied().zip(0..).filter(|&(logit, _)| logit >= threshold).collect();
-    kept.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let max = kept.first().map_or(0.0, |&(logit, _)| logit);
-    let sum: f64 = kept.iter().map(|&(logit, _)| f64::from((logit - max) / temperature).exp()).sum();
+    let kept = || logits.iter().copied().zip(0..).filter(|&(logit, _)| logit >= threshold);
+    // Few are asked for of many: each goes to its place among those that are best so far.
+    let mut best: Vec<(f32, u32)> = Vec::with_capacity(n.min(logits.len()) + 1);
+    for (logit, token) in kept() {
+        if best.len() < n || best.last().is_some_and(|last| logit > last.0) {
+            best.insert(best.partition_point(|other| other.0 >= logit), (logit, token));
+            best.truncate(n);
+        }
+    }
+    let max = kept().map(|(logit, _)| logit).fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = kept().map(|(logit, _)| f64::from((logit - max) / temperature).exp()).sum();
     let probability = |logit: f32| f64::from((logit - max) / temperature).exp() / sum;
     #[expect(clippy::cast_possible_truncation, reason = "a probability is shown, not computed with")]
     let candidate = |&(logit, token): &(f32, u32)| Candidate { token, probability: probability(logit) as f32 };
-    kept.iter().take(n).map(candidate).collect()
+    best.iter().map(candidate).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,11 @@
 
 pub mod bpe;
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use crate::order::sorted;
 
 /// What stands for an id that no character has.
 const UNKNOWN: char = char::REPLACEMENT_CHARACTER;
@@ -18,6 +22,19 @@ pub struct CharTokenizer {
     vocab: Vec<char>,
     /// By character, to search in.
     ids: Vec<(char, u32)>,
+}
+
+/// What [`CharTokenizer::of_tokenizer_json`] looks at.
+#[derive(Deserialize)]
+struct CharsFile {
+    pre_tokenizer: Option<IgnoredAny>,
+    model: CharsModel,
+}
+
+#[derive(Deserialize)]
+struct CharsModel {
+    vocab: BTreeMap<String, u32>,
+    merges: Vec<IgnoredAny>,
 }
 
 /// A character that the vocabulary lacks.
@@ -61,12 +78,30 @@ impl CharTokenizer {
     /// # Errors
     /// A character comes twice.
     pub fn with_vocab(vocab: Vec<char>) -> Result<Self, RepeatedChar> {
-        let mut ids: Vec<(char, u32)> = vocab.iter().copied().zip(0..).collect();
-        ids.sort_unstable();
+        let ids: Vec<(char, u32)> = vocab.iter().copied().zip(0..).collect();
+        let ids = sorted(&ids, Ord::cmp);
         match ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             Some(pair) => Err(RepeatedChar(pair[0].0)),
             None => Ok(Self { vocab, ids }),
         }
+    }
+
+    /// The characters of a `tokenizer.json` as `headroom export` writes it: byte pair encoding without a pair. None where
+    /// the file is anything else.
+    #[must_use]
+    pub fn of_tokenizer_json(json: &[u8]) -> Option<Self> {
+        let file: CharsFile = serde_json::from_slice(json).ok()?;
+        let CharsModel { vocab, merges } = file.model;
+        if file.pre_tokenizer.is_some() || !merges.is_empty() {
+            return None;
+        }
+        let mut chars = vec![None; vocab.len()];
+        for (word, id) in &vocab {
+            let mut letters = word.chars();
+            let (Some(char), None) = (letters.next(), letters.next()) else { return None };
+            *chars.get_mut(usize::try_from(*id).ok()?)? = Some(char);
+        }
+        Self::with_vocab(chars.into_iter().collect::<Option<_>>()?).ok()
     }
 
     /// The characters by id.
@@ -161,6 +196,22 @@ mod tests {
         assert_eq!(serde_json::from_str::<CharTokenizer>(&json).expect("it reads back"), tokenizer);
         let twice = serde_json::from_str::<CharTokenizer>(r#""aa""#).expect_err("it is refused");
         assert!(twice.to_string().starts_with("'a' is in the vocabulary twice"), "{twice}");
+    }
+
+    #[test]
+    fn characters_are_read_back_from_what_is_exported() {
+        let json = |vocab: &str, merges: &str| {
+            let file = format!(
+                r#"{{"pre_tokenizer": null, "model": {{"type": "BPE", "vocab": {vocab}, "merges": {merges}}}}}"#
+            );
+            CharTokenizer::of_tokenizer_json(file.as_bytes())
+        };
+        assert_eq!(json(r#"{"b": 1, "a": 0, "\n": 2}"#, "[]").expect("three characters").vocab(), ['a', 'b', '\n']);
+        assert_eq!(json(r#"{"b": 1, "a": 0}"#, r#"["a b"]"#), None, "pairs");
+        assert_eq!(json(r#"{"b": 2, "a": 0}"#, "[]"), None, "a gap");
+        assert_eq!(json(r#"{"b": 0, "a": 0}"#, "[]"), None, "an id twice");
+        assert_eq!(json(r#"{"ab": 0}"#, "[]"), None, "no character");
+        assert_eq!(CharTokenizer::of_tokenizer_json(b"[]"), None);
     }
 
     proptest! {

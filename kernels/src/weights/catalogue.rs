@@ -4,6 +4,7 @@ use std::{collections::HashMap, fmt, ops::Range};
 
 use headroom_shared::{
     gpt::{GptConfig, GptShape, tensors::Tensor},
+    order::sorted,
     text::{self, Text},
 };
 
@@ -430,9 +431,9 @@ fn naming(found: &Found<'_>, c: u64) -> Result<Naming, WeightsError> {
 
 /// Buffers are not read: the program makes its own. Their shapes must be the model's all the same.
 fn check_buffers(found: &Found<'_>, config: &GptConfig) -> Result<(), WeightsError> {
-    let mut buffers: Vec<_> = found.places.iter().collect();
+    let buffers: Vec<_> = found.places.iter().collect();
     // What is told of two wrong ones does not depend on a hash map's order.
-    buffers.sort_by_key(|(_, (name, _))| *name);
+    let buffers = sorted(&buffers, |(_, (a, _)), (_, (b, _))| a.cmp(b));
     for (place, (name, info)) in buffers {
         let expected = match place {
             Place::Mask => vec![1, 1, config.block_size(), config.block_size()],

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, fmt, ops::Range};
 
-use headroom_shared::text::{self, Key};
+use headroom_shared::{
+    order::sorted,
+    text::{self, Key},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
@@ -110,8 +113,9 @@ impl Header {
 
     /// As the format has it: each tensor begins where the one before it ends, and the last ends with the file.
     fn covers_the_data(&self, start: u64) -> Result<(), WeightsError> {
-        let mut in_file: Vec<_> = self.tensors.iter().collect();
-        in_file.sort_by_key(|(_, info)| (info.range.start, info.range.end));
+        let in_file: Vec<_> = self.tensors.iter().collect();
+        let place = |info: &TensorInfo| (info.range.start, info.range.end);
+        let in_file = sorted(&in_file, |(_, a), (_, b)| place(a).cmp(&place(b)));
         let (mut end, mut last) = (start, "");
         for (name, info) in in_file {
             if info.range.start < end {

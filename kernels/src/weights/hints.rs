@@ -1,5 +1,6 @@
 //! What is known of a model from elsewhere than its tensors: a `config.json` of Hugging Face, or a person.
 
+use headroom_shared::decimal;
 use serde_json::{Map, Value};
 
 use super::error::{WeightsError, shown};
@@ -51,7 +52,7 @@ impl Hints {
         }
         let epsilon = config.get("layer_norm_epsilon").and_then(Value::as_f64);
         if let Some(epsilon) = epsilon.filter(|epsilon| (epsilon - 1e-5).abs() > 1e-12) {
-            let value = epsilon.to_string();
+            let value = decimal::shortest(epsilon);
             return Err(WeightsError::Unsupported { key: "layer_norm_epsilon", value, known: "1e-5" });
         }
         let number = |key: &'static str| Some((key, config.get(key)?.as_u64()?));

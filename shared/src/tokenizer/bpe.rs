@@ -19,6 +19,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use alphabet::{byte_char, bytes_of};
 use file::{Merges, Vocab};
 
+use crate::order::sorted;
+
 pub use error::{BpeError, TokenizerFile};
 
 /// What cuts a text into pieces: GPT-2's expression, for JavaScript's `RegExp` with the flags `gu` and for Rust's
@@ -98,7 +100,7 @@ impl ByteBpe {
     /// It is no such file, contradicts itself, or asks for something that is not computed here.
     pub fn from_tokenizer_json(json: &[u8]) -> Result<Self, BpeError> {
         let (vocab, merges, added) = file::tokenizer_json(json)?;
-        Self::new([TokenizerFile::TokenizerJson; 2], &vocab, &merges, added)
+        Self::new([TokenizerFile::TokenizerJson; 2], &vocab, &merges, &added)
     }
 
     /// Reads `vocab.json` and `merges.txt`, which OpenAI calls `encoder.json` and `vocab.bpe`.
@@ -110,7 +112,7 @@ impl ByteBpe {
     pub fn from_vocab_and_merges(vocab: &[u8], merges: &[u8]) -> Result<Self, BpeError> {
         let (vocab, merges) = (file::vocab_json(vocab)?, file::merges_txt(merges)?);
         let end = vocab.tokens().find(|(text, _)| *text == END_OF_TEXT).map(|(text, id)| (text.to_owned(), id));
-        Self::new([TokenizerFile::Vocab, TokenizerFile::Merges], &vocab, &merges, Vec::from_iter(end))
+        Self::new([TokenizerFile::Vocab, TokenizerFile::Merges], &vocab, &merges, end.as_slice())
     }
 
     /// Of what the files hold. `files` are the vocabulary's and the merges', for errors.
@@ -118,9 +120,9 @@ impl ByteBpe {
         files: [TokenizerFile; 2],
         vocab: &Vocab,
         merges: &Merges,
-        mut added: Vec<(String, u32)>,
+        added: &[(String, u32)],
     ) -> Result<Self, BpeError> {
-        added.sort_unstable();
+        let added = sorted(added, Ord::cmp);
         let by_text = sorted_by_text(files[0], vocab)?;
         let id_of = |text: &str| find(&by_text, text);
         let (bytes, tokens) = token_table(files[0], &by_text, &added)?;
@@ -266,8 +268,8 @@ fn find(by_text: &[(&str, u32)], text: &str) -> Option<u32> {
 
 /// The vocabulary to be searched in by text.
 fn sorted_by_text(file: TokenizerFile, vocab: &Vocab) -> Result<Vec<(&str, u32)>, BpeError> {
-    let mut by_text: Vec<(&str, u32)> = vocab.tokens().collect();
-    by_text.sort_unstable();
+    let by_text: Vec<(&str, u32)> = vocab.tokens().collect();
+    let by_text = sorted(&by_text, Ord::cmp);
     if let Some((text, _)) = by_text.iter().find(|(_, id)| !is_id(*id)) {
         return Err(BpeError::id_range(file, text));
     }
@@ -309,7 +311,7 @@ fn token_table(
     if texts.len() > MAX_TOKENS {
         return Err(BpeError::TooLarge { file });
     }
-    texts.sort_unstable();
+    let texts = sorted(&texts, Ord::cmp);
     let (mut bytes, mut tokens) = (Vec::new(), Vec::with_capacity(texts.len()));
     for (at, (id, text, is_added)) in texts.iter().enumerate() {
         if at > 0 && texts[at - 1].0 == *id {
@@ -341,7 +343,7 @@ fn merge_table(
         pairs.push(Pair { left: known(left)?, right: known(right)?, rank });
         merged.push(known(&whole)?);
     }
-    pairs.sort_unstable();
+    let pairs = sorted(&pairs, Ord::cmp);
     let twice = pairs.windows(2).find(|two| (two[0].left, two[0].right) == (two[1].left, two[1].right));
     match twice {
         Some(two) => Err(BpeError::MergeTwice { file, merge: u64::from(two[1].rank) + 1 }),
