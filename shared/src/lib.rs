@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod compute;
 pub mod decimal;
+pub mod demo;
 pub mod dtype;
 pub mod gpt;
 pub mod hardware;
@@ -13,6 +14,7 @@ pub mod link;
 pub mod memory;
 pub mod nanogpt;
 pub mod oom;
+pub mod order;
 pub mod plan;
 pub mod session;
 pub mod text;

@@ -4,6 +4,7 @@
 //! a missing convenience, so failures come back as `None` or `false` and never as an error page.
 
 pub mod frame;
+pub mod worker;
 
 use headroom_shared::text::LANGUAGES;
 use leptos::prelude::{document, request_animation_frame, window};
@@ -110,6 +111,7 @@ const LANGUAGE_KEY: &str = "headroom.language";
 const TEXT_KEY: &str = "headroom.text";
 const MESSAGE_KEY: &str = "headroom.message";
 const CONFIG_KEY: &str = "headroom.config";
+const PROMPT_KEY: &str = "headroom.prompt";
 const TEXT_OF_KEY: &str = "headroom.text_of";
 
 /// The theme that was chosen, if one was: "light" or "dark".
@@ -156,6 +158,21 @@ pub fn kept_message() -> Option<(String, String)> {
     let kept = (storage.get_item(MESSAGE_KEY).ok()??, storage.get_item(CONFIG_KEY).ok()??);
     let _ = storage.remove_item(MESSAGE_KEY);
     let _ = storage.remove_item(CONFIG_KEY);
+    Some(kept)
+}
+
+/// Keeps the demo's prompt for the same page in another language.
+pub fn keep_prompt(prompt: &str) {
+    if let Some(storage) = session_storage() {
+        let _ = storage.set_item(PROMPT_KEY, prompt);
+    }
+}
+
+/// The prompt that was kept, which is given once.
+pub fn kept_prompt() -> Option<String> {
+    let storage = session_storage()?;
+    let kept = storage.get_item(PROMPT_KEY).ok()??;
+    let _ = storage.remove_item(PROMPT_KEY);
     Some(kept)
 }
 
@@ -274,4 +291,40 @@ pub fn remove_loading_screen() {
     if let Some(element) = document().get_element_by_id("loading") {
         element.remove();
     }
+}
+
+/// Puts a piece of a text behind the others, with its number.
+pub fn append_span(into: &Element, words: &str, class: &str, index: usize) {
+    let Ok(span) = document().create_element("span") else { return };
+    span.set_text_content(Some(words));
+    span.set_class_name(class);
+    drop(span.set_attribute(INDEX, &index.to_string()));
+    drop(into.append_child(&span));
+}
+
+/// Marks one of the children as the current one, and no other.
+pub fn mark_child(of: &Element, index: Option<usize>) {
+    if let Ok(Some(marked)) = of.query_selector("[aria-current]") {
+        drop(marked.remove_attribute("aria-current"));
+    }
+    let child = index.and_then(|index| of.children().item(u32::try_from(index).ok()?));
+    if let Some(child) = child {
+        drop(child.set_attribute("aria-current", "true"));
+    }
+}
+
+const INDEX: &str = "data-index";
+
+/// The number of the piece that an event happened at.
+pub fn index_at(target: Option<web_sys::EventTarget>) -> Option<usize> {
+    target?.dyn_into::<Element>().ok()?.get_attribute(INDEX)?.parse().ok()
+}
+
+/// Where in an element something is pointed at: shares of its width and height.
+pub fn place_within(event: &web_sys::PointerEvent) -> Option<(f64, f64)> {
+    let element: Element = event.current_target()?.dyn_into().ok()?;
+    let around = element.get_bounding_client_rect();
+    let share = |at: f64, start: f64, length: f64| (at - start) / length.max(1.0);
+    let (x, y) = (f64::from(event.client_x()), f64::from(event.client_y()));
+    Some((share(x, around.left(), around.width()), share(y, around.top(), around.height())))
 }

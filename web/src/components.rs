@@ -4,6 +4,7 @@ pub mod actions;
 pub mod card_picker;
 pub mod chart;
 pub mod config;
+pub mod demo;
 pub mod dynamic;
 pub mod field;
 pub mod fixes;

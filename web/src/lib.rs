@@ -28,6 +28,11 @@ pub fn diagnose() {
     show(text::TITLE_DIAGNOSE, pages::DiagnosePage);
 }
 
+/// Shows the page where a GPT runs.
+pub fn demo() {
+    show(text::TITLE_DEMO, pages::DemoPage);
+}
+
 /// Shows a page in the language that was fetched along with it. Another one is another visit.
 fn show<V: IntoView + 'static>(title: Key, page: impl FnOnce() -> V + 'static) {
     browser::remove_loading_screen();

@@ -1,9 +1,11 @@
 //! One module a page.
 
 mod budget;
+mod demo;
 mod diagnose;
 mod embed;
 
 pub use budget::BudgetPage;
+pub use demo::DemoPage;
 pub use diagnose::DiagnosePage;
 pub use embed::EmbedPage;

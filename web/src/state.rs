@@ -6,6 +6,7 @@ pub mod card;
 pub mod chart;
 pub mod command;
 pub mod course;
+pub mod demo;
 pub mod diagnosis;
 pub mod edit;
 pub mod entry;

@@ -158,7 +158,9 @@ fn names(statement: &str, name: &str) -> bool {
 /// The other files by module: `demo.js` and `demo_bg.wasm` are one.
 fn lazy_modules<'a>(files: &'a [PageFile], first: &[&str]) -> BTreeMap<&'a str, usize> {
     let mut modules = BTreeMap::new();
-    for file in files.iter().filter(|file| !first.contains(&&*file.name) && !file.name.starts_with(texts::PREFIX)) {
+    // A model's weights are what a person asked for, and no module.
+    let is_program = |file: &&PageFile| file.name.ends_with(".js") || file.name.ends_with(".wasm");
+    for file in files.iter().filter(is_program).filter(|file| !first.contains(&&*file.name)) {
         let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
         *modules.entry(stem.trim_end_matches("_bg")).or_insert(0) += file.sent_bytes;
     }
@@ -182,6 +184,7 @@ mod tests {
             file("snippets/app-1/inline0.js", 16, "import(new URL('gpu.js', document.baseURI))"),
             file("gpu.js", 32, ""),
             file("gpu_bg.wasm", 64, ""),
+            file("model.safetensors", 1 << 20, ""),
         ]
     }
 

@@ -116,7 +116,8 @@ impl Assets {
             Some(name) => name,
             None => return Err(AssetError::Missing),
         };
-        self.files.get(name).ok_or(AssetError::Missing)
+        // A page goes by its plain name too.
+        self.files.get(name).or_else(|| self.files.get(&format!("{name}.html"))).ok_or(AssetError::Missing)
     }
 
     fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Response, AssetError> {
@@ -215,6 +216,15 @@ mod tests {
             ("facade.css", false),
         ] {
             assert_eq!(cache_control(name).contains("immutable"), immutable, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_page_goes_by_its_plain_name_too() {
+        let assets = Assets::new(["index.html", "demo.html"].map(|name| (name.to_owned(), Bytes::new(), [0; 32])));
+        assert_eq!(assets.find("/demo").expect("a page").content_type, "text/html; charset=utf-8");
+        for path in ["/demo/", "/demo.html.html", "/other", "//demo"] {
+            assert_eq!(assets.find(path).err(), Some(AssetError::Missing), "{path}");
         }
     }
 

@@ -35,12 +35,12 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one with a new, empty profile.
-    pub async fn start(means: &Means) -> Self {
+    /// Starts one with a new, empty profile, and these flags besides.
+    pub async fn start(means: &Means, flags: &[&str]) -> Self {
         let chromedriver = Chromedriver::start(means);
         let mut wanted = DesiredCapabilities::chrome();
         wanted.set_binary(&means.chromium.to_string_lossy()).expect("a path");
-        for flag in FLAGS {
+        for flag in FLAGS.iter().chain(flags) {
             wanted.add_arg(flag).expect("a flag");
         }
         // "performance" holds every request that a page makes, whichever of its windows makes it.
@@ -55,7 +55,9 @@ impl Browser {
     /// What a page wrote into its console since the last call, and what the browser has against it.
     pub async fn console(&self) -> Vec<String> {
         let entries = self.driver.browser_log().await.expect("a log");
-        entries.into_iter().map(|entry| format!("{}: {}", entry.level, entry.message)).collect()
+        // The browser writes that one itself wherever WebGPU finds no GPU, whatever the page makes of it.
+        let entries = entries.into_iter().filter(|entry| !entry.message.ends_with("No available adapters."));
+        entries.map(|entry| format!("{}: {}", entry.level, entry.message)).collect()
     }
 
     /// Every address that was asked for since the last call.

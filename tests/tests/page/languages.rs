@@ -41,7 +41,7 @@ async fn all_words(page: &Page) -> BTreeSet<String> {
 /// English texts that another language says in other words.
 fn english_left(words: &BTreeSet<String>, language: &Language) -> Vec<String> {
     let lines = |language: &Language| -> Vec<String> {
-        ["budget", "diagnose", "embed"]
+        ["budget", "demo", "diagnose", "embed"]
             .iter()
             .flat_map(|page| Table::packed(language, page).split('\n').map(str::to_owned).collect::<Vec<_>>())
             .collect()
@@ -92,6 +92,19 @@ fn the_other_pages_speak_every_language_too() {
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
             let size = Table::of(spoken).number("6.14 GiB");
             assert!(words.iter().any(|words| words.contains(&size)), "{}: {words:?}", spoken.code);
+
+            page.browser.driver.goto(at("demo.html")).await.expect("the page opens");
+            let can_write = "!document.querySelector('#write')?.disabled";
+            page.until("the model is loaded", can_write).await;
+            page.fill("#n-tokens", "30").await;
+            page.click("#write").await;
+            page.until("the map is there", "document.querySelector('[data-testid=map]')").await;
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
+            page.click("#way-webgpu").await;
+            page.until("it is refused", "document.querySelector('[data-testid=failure]')").await;
+            let left = english_left(&all_words(page).await, spoken);
+            assert!(left.is_empty(), "{}: {left:?}", spoken.code);
 
             page.browser.driver.goto(at("embed.html")).await.expect("the page opens");
             page.until("the lines are there", "document.querySelector('#snippet')?.textContent.includes('</')").await;

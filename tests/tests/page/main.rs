@@ -8,6 +8,7 @@
 mod accessible;
 mod bench;
 mod browser;
+mod demo;
 mod diagnose;
 mod embed;
 mod embed_page;

@@ -43,6 +43,14 @@ pub fn tell(test: &str, story: impl AsyncFnOnce(&Page)) {
     tell_at(test, &means, &address, Some(server), story);
 }
 
+/// The same in a browser with other flags, and with nothing opened yet: the story says which page it is of.
+pub fn tell_with(test: &str, flags: &[&str], story: impl AsyncFnOnce(&Page)) {
+    let Some(means) = Means::of(test) else { return };
+    let server = Server::start(&means.headroom);
+    let address = server.link().to_owned();
+    tell_in(test, &means, flags, &address, &[], Some(server), story);
+}
+
 /// The same for a page at any address.
 pub fn tell_at(test: &str, means: &Means, address: &str, server: Option<Server>, story: impl AsyncFnOnce(&Page)) {
     tell_of(test, means, address, &[], server, async |page| {
@@ -60,9 +68,21 @@ pub fn tell_of(
     server: Option<Server>,
     story: impl AsyncFnOnce(&Page),
 ) {
+    tell_in(test, means, &[], address, also, server, story);
+}
+
+fn tell_in(
+    test: &str,
+    means: &Means,
+    flags: &[&str],
+    address: &str,
+    also: &[String],
+    server: Option<Server>,
+    story: impl AsyncFnOnce(&Page),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let page = runtime.block_on(async {
-        let browser = Browser::start(means).await;
+        let browser = Browser::start(means, flags).await;
         Page { browser, address: address.to_owned(), also: also.to_vec(), server, headroom: means.headroom.clone() }
     });
     let told = catch_unwind(AssertUnwindSafe(|| {

@@ -35,7 +35,12 @@ pub fn count(typed: &str, min: i64) -> Option<i64> {
 
 /// A number from 0 to 1.
 pub fn share(typed: &str) -> Option<f64> {
-    decimal::parse(&with_point(typed)?).filter(|share| (0.0..=1.0).contains(share))
+    number(typed).filter(|share| (0.0..=1.0).contains(share))
+}
+
+/// Any number.
+pub fn number(typed: &str) -> Option<f64> {
+    decimal::parse(&with_point(typed)?)
 }
 
 /// A version of PyTorch; nothing is the one the figures are of.

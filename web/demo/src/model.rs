@@ -1,0 +1,295 @@
+//! Opening a model: its files, the budget, a device, the weights.
+
+use headroom_kernels::{
+    decode::Decoder,
+    weights::{
+        self, Catalogue, Header, Hints, MAX_CONFIG_JSON_BYTES, Note, PREFIX_BYTES, READ_BYTES, WeightsError,
+        header_range, zeros,
+    },
+    wgpu::{Generator, Gpu, GpuError, Options, Request},
+};
+use headroom_shared::{
+    demo::{Failure, FailureKind, Opened, Ready, Source, Tell, Way},
+    gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
+    text::{self, Text},
+    tokenizer::{CharTokenizer, bpe::ByteBpe},
+};
+use web_sys::File;
+
+use crate::{
+    engine::{Backend, Engine, EngineError},
+    host::{self, Data, NoWebGpu},
+    session::Session,
+    tokenizer::Tokenizer,
+    ways::{self, Machine},
+};
+
+/// The longest tokenizer file that is read; GPT-2's has 1.4 MB.
+const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
+
+fn failure(kind: FailureKind, text: impl Into<Text>) -> Failure {
+    Failure { kind, text: text.into(), hint: None }
+}
+
+fn of_weights(error: &WeightsError) -> Failure {
+    Failure { kind: FailureKind::Files, text: error.text(), hint: error.hint().map(Text::from) }
+}
+
+fn unread(name: &str, reason: String) -> Failure {
+    failure(FailureKind::Files, text::demo_unread(name, reason))
+}
+
+/// Opens a model and tells on the way what becomes of it.
+pub async fn open(
+    source: Source,
+    files: Vec<File>,
+    way: Option<Way>,
+    gpu_bytes: Option<u64>,
+) -> Result<Session, Failure> {
+    let folder = Folder::of(source, &files).await?;
+    let hints = match &folder.config {
+        Some(config) => {
+            let text = whole(config, "config.json", MAX_CONFIG_JSON_BYTES).await?;
+            Hints::from_config_json(&text).map_err(|error| of_weights(&error))?
+        }
+        None => Hints::default(),
+    };
+    let header = header(&folder).await?;
+    let catalogue = Catalogue::new(&header, &hints).map_err(|error| of_weights(&error))?;
+    let config = *catalogue.config();
+    let tokenizer = folder.tokenizer(&catalogue).await?;
+
+    let gpu = request_gpu().await;
+    let software = gpu.as_ref().map(Gpu::is_software).map_err(Clone::clone);
+    let machine = Machine { gpu: software, gpu_bytes, machine_bytes: host::machine_bytes() };
+    let mut opened = Opened {
+        name: folder.name.clone(),
+        n_layer: config.n_layer(),
+        n_head: config.n_head(),
+        n_embd: config.n_embd(),
+        block_size: config.block_size(),
+        vocab_size: config.vocab_size(),
+        n_parameters: config.n_parameters().unwrap_or(u64::MAX),
+        notes: catalogue.notes().iter().map(Note::text).collect(),
+        plans: machine.plans(&config),
+        way: None,
+        why: ways::CHOSEN.into(),
+    };
+    let (way, backend) = allocate(way, &machine, gpu.as_ref().ok(), &config, &mut opened).await?;
+    let backend = load(&folder, &catalogue, backend).await?;
+    let engine = Engine::new(backend, config.block_size());
+    let gpu = gpu.ok().filter(|_| way.is_webgpu());
+    host::tell(&Tell::Ready(Ready {
+        way,
+        device: engine
+            .instructions()
+            .map_or_else(|| gpu.as_ref().map(Gpu::name).unwrap_or_default().to_owned(), str::to_owned),
+        is_software: gpu.as_ref().is_some_and(Gpu::is_software),
+        has_f16: gpu.as_ref().is_some_and(Gpu::has_f16),
+        tensors: engine.tensors(),
+    }));
+    Ok(Session::new(engine, tokenizer, &config))
+}
+
+/// The files of a model by what they are.
+struct Folder {
+    /// The weights' name; empty for those that ship.
+    name: String,
+    weights: Data,
+    config: Option<Data>,
+    tokenizer_json: Option<Data>,
+    vocab: Option<Data>,
+    merges: Option<Data>,
+}
+
+impl Folder {
+    async fn of(source: Source, files: &[File]) -> Result<Self, Failure> {
+        let none =
+            |weights, name| Self { name, weights, config: None, tokenizer_json: None, vocab: None, merges: None };
+        if let Source::Shipped(address) = source {
+            let weights = Data::fetch(&address).await;
+            let weights = weights.map_err(|reason| failure(FailureKind::Files, text::demo_not_fetched(reason)))?;
+            return Ok(none(weights, String::new()));
+        }
+        let named = |names: &[&str]| {
+            let found = files.iter().find(|file| names.contains(&file.name().to_ascii_lowercase().as_str()));
+            found.map(Data::of_file)
+        };
+        let mut weights = files.iter().filter(|file| is_weights(&file.name()));
+        let (first, second) = (weights.next(), weights.next());
+        let weights = match (first, second) {
+            (Some(file), None) => file,
+            (Some(_), Some(_)) => return Err(failure(FailureKind::Files, text::DEMO_SEVERAL_WEIGHTS)),
+            (None, _) => return Err(failure(FailureKind::Files, text::DEMO_NO_WEIGHTS)),
+        };
+        Ok(Self {
+            config: named(&["config.json"]),
+            tokenizer_json: named(&["tokenizer.json"]),
+            vocab: named(&["vocab.json", "encoder.json"]),
+            merges: named(&["merges.txt", "vocab.bpe"]),
+            ..none(Data::of_file(weights), weights.name())
+        })
+    }
+
+    /// The tokenizer: what the weights say of themselves, or a file beside them.
+    async fn tokenizer(&self, catalogue: &Catalogue) -> Result<Tokenizer, Failure> {
+        let vocab_size = catalogue.config().vocab_size();
+        let tokenizer = match (catalogue.tokenizer(), &self.tokenizer_json, (&self.vocab, &self.merges)) {
+            (Some(weights::Tokenizer::Char(chars)), ..) => {
+                let broken = |_| failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size));
+                Tokenizer::Char(CharTokenizer::try_from(chars.clone()).map_err(broken)?)
+            }
+            (_, Some(file), _) => {
+                let bytes = whole(file, "tokenizer.json", MAX_TOKENIZER_BYTES).await?;
+                match CharTokenizer::of_tokenizer_json(&bytes) {
+                    Some(chars) => Tokenizer::Char(chars),
+                    None => {
+                        let read = ByteBpe::from_tokenizer_json(&bytes);
+                        Tokenizer::Bpe(Box::new(read.map_err(|error| failure(FailureKind::Files, error.text()))?))
+                    }
+                }
+            }
+            (_, None, (Some(vocab), Some(merges))) => {
+                let vocab = whole(vocab, "vocab.json", MAX_TOKENIZER_BYTES).await?;
+                let merges = whole(merges, "merges.txt", MAX_TOKENIZER_BYTES).await?;
+                let read = ByteBpe::from_vocab_and_merges(&vocab, &merges);
+                Tokenizer::Bpe(Box::new(read.map_err(|error| failure(FailureKind::Files, error.text()))?))
+            }
+            (Some(weights::Tokenizer::Gpt2), ..) => {
+                return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
+            }
+            (None, ..) if vocab_size == GPT2_VOCAB_SIZE => {
+                return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
+            }
+            (None, ..) => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size))),
+        };
+        if tokenizer.vocab_size() > vocab_size {
+            let text = text::demo_other_tokenizer(tokenizer.vocab_size(), vocab_size);
+            return Err(failure(FailureKind::Files, text));
+        }
+        Ok(tokenizer)
+    }
+}
+
+/// What is no file of another kind is tried as weights, whose reader says what it is instead.
+fn is_weights(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    !matches!(name.as_str(), "readme.md" | ".gitattributes")
+        && ![".json", ".txt", ".bpe", ".py", ".md"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// A small file.
+async fn whole(data: &Data, name: &str, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    if data.bytes() > bytes_max {
+        let text = text::demo_too_long(name, text::size(data.bytes()), text::size(bytes_max));
+        return Err(failure(FailureKind::Files, text));
+    }
+    data.read(0..data.bytes()).await.map_err(|reason| unread(name, reason))
+}
+
+async fn header(folder: &Folder) -> Result<Header, Failure> {
+    let data = &folder.weights;
+    let unread = |reason| unread(&folder.name, reason);
+    let prefix = data.read(0..PREFIX_BYTES as u64).await.map_err(unread)?;
+    let range = header_range(&prefix, data.bytes()).map_err(|error| of_weights(&error))?;
+    let header = data.read(range).await.map_err(unread)?;
+    Header::parse(&header, data.bytes()).map_err(|error| of_weights(&error))
+}
+
+async fn request_gpu() -> Result<Gpu, Text> {
+    match host::webgpu() {
+        Ok(()) => Gpu::request(Request::default()).await.map_err(|error| match error {
+            GpuError::NoAdapter { .. } => text::NO_WEBGPU_ADAPTER.into(),
+            error => error.text(),
+        }),
+        Err(NoWebGpu::NotSecure) => Err(text::NO_WEBGPU_NOT_SECURE.into()),
+        Err(NoWebGpu::NotThere) => Err(text::NO_WEBGPU.into()),
+    }
+}
+
+/// Allocates every buffer of the best way that is open: before a weight is read, so that nobody waits for what does not
+/// fit.
+async fn allocate(
+    chosen: Option<Way>,
+    machine: &Machine,
+    gpu: Option<&Gpu>,
+    config: &GptConfig,
+    opened: &mut Opened,
+) -> Result<(Way, Backend), Failure> {
+    let order = machine.order();
+    for way in order.into_iter().filter(|&way| chosen.is_none_or(|chosen| chosen == way)) {
+        let refusal =
+            |opened: &Opened| opened.plans.iter().find(|plan| plan.way == way).and_then(|plan| plan.refusal.clone());
+        if refusal(opened).is_some() {
+            continue;
+        }
+        match backend(way, gpu, config).await {
+            Ok(backend) => {
+                opened.way = Some(way);
+                opened.why = if chosen.is_some() { ways::CHOSEN.into() } else { machine.why(way) };
+                host::tell(&Tell::Opened(opened.clone()));
+                return Ok((way, backend));
+            }
+            Err(error) => {
+                if let Some(plan) = opened.plans.iter_mut().find(|plan| plan.way == way) {
+                    plan.refusal = Some(error.text());
+                }
+                if matches!(error, EngineError::Gpu(GpuError::DeviceLost { .. } | GpuError::Refused { .. })) {
+                    host::tell(&Tell::Opened(opened.clone()));
+                    return Err(failure(FailureKind::Device, error.text()));
+                }
+            }
+        }
+    }
+    host::tell(&Tell::Opened(opened.clone()));
+    let refused = match (&machine.gpu, chosen) {
+        (Err(error), Some(way)) if way.is_webgpu() => Some(error.clone()),
+        _ => opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| plan.refusal.clone()),
+    };
+    Err(failure(FailureKind::DoesNotFit, refused.unwrap_or_else(|| text::DEMO_FITS_NOWHERE.into())))
+}
+
+async fn backend(way: Way, gpu: Option<&Gpu>, config: &GptConfig) -> Result<Backend, EngineError> {
+    match gpu.filter(|_| way.is_webgpu()) {
+        Some(gpu) => {
+            let options = Options { inference: ways::inference(way), ..Options::default() };
+            Ok(Backend::Gpu(Box::new(Generator::new(gpu, config, options).await?)))
+        }
+        None => Ok(Backend::Cpu(Box::new(Decoder::empty(config, ways::storage(way))?))),
+    }
+}
+
+/// Reads the weights in, one parameter after the other, so that no second copy of all lies about.
+async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> Result<Backend, Failure> {
+    /// A bar that moves this often is smooth.
+    const TELL_EVERY_MILLIS: f64 = 50.0;
+    let all_bytes = folder.weights.bytes();
+    let (mut read_bytes, mut told) = (0, f64::NEG_INFINITY);
+    for entry in catalogue.layout().entries() {
+        let full = |_| failure(FailureKind::Device, text::demo_staging_full(entry.name.as_str()));
+        let mut values = zeros(entry.range.len()).map_err(full)?;
+        for read in catalogue.reads_of(entry, READ_BYTES) {
+            let bytes = folder.weights.read(read.range.clone()).await.map_err(|reason| unread(&folder.name, reason))?;
+            catalogue.take_one(&read, &bytes, &mut values).map_err(|error| of_weights(&error))?;
+            read_bytes += read.range.end - read.range.start;
+            if host::now_millis() - told > TELL_EVERY_MILLIS {
+                host::tell(&Tell::Progress { read_bytes, all_bytes });
+                told = host::now_millis();
+            }
+        }
+        let (tensor, layer) = (entry.parameter.tensor, entry.parameter.layer);
+        let written = match &mut backend {
+            Backend::Cpu(decoder) => {
+                let layer = layer.and_then(|layer| usize::try_from(layer).ok());
+                decoder.load(tensor, layer, &values).map_err(EngineError::from)
+            }
+            Backend::Gpu(generator) => {
+                let written = generator.write_parameter(tensor, layer, &values).map_err(EngineError::from);
+                generator.flush();
+                written
+            }
+        };
+        written.map_err(|error| failure(FailureKind::Device, error.text()))?;
+    }
+    Ok(backend)
+}

@@ -1,0 +1,135 @@
+//! A model that is open, and the text that it writes.
+
+use headroom_kernels::sampling::Sampling;
+use headroom_shared::{
+    demo::{End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
+    gpt::GptConfig,
+    text::Text,
+};
+
+use crate::{
+    engine::{Engine, EngineError},
+    host, is_interrupted,
+    tokenizer::{Speller, Tokenizer},
+};
+
+/// Candidates that come with a token; an engine tells no more.
+const N_CANDIDATES: u32 = 30;
+/// Tokens that a map of attention shows.
+const MAP_TOKENS: usize = 24;
+/// How long tokens are kept back before they are told: as often as a screen shows anything new, twice.
+const TELL_EVERY_MILLIS: f64 = 33.0;
+
+/// A share as so many parts of a whole.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the whole")]
+fn share(of: f32, whole: f32) -> u32 {
+    (of.clamp(0.0, 1.0) * whole).round() as u32
+}
+
+/// The model, its tokenizer and its text.
+#[derive(Debug)]
+pub struct Session {
+    engine: Engine,
+    tokenizer: Tokenizer,
+    n_layer: u64,
+    n_head: u64,
+}
+
+/// What ends a text before its time.
+enum Fault {
+    Prompt(Text),
+    Engine(EngineError),
+}
+
+impl From<EngineError> for Fault {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl Fault {
+    fn tell(self) {
+        let (kind, text) = match self {
+            Self::Prompt(text) => (FailureKind::Prompt, text),
+            Self::Engine(error) => (FailureKind::Device, error.text()),
+        };
+        host::tell(&Tell::Failed(Failure { kind, text, hint: None }));
+    }
+}
+
+impl Session {
+    /// With a model that can write.
+    pub const fn new(engine: Engine, tokenizer: Tokenizer, config: &GptConfig) -> Self {
+        Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head() }
+    }
+
+    /// Writes a text, and tells it as it comes.
+    pub async fn write(&mut self, write: &Write) {
+        match self.try_write(write).await {
+            Ok(()) => self.attention(write.head).await,
+            Err(fault) => fault.tell(),
+        }
+    }
+
+    async fn try_write(&mut self, write: &Write) -> Result<(), Fault> {
+        // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
+        let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
+        let prompt = self.tokenizer.encode(prompt).map_err(Fault::Prompt)?;
+        let sampling = Sampling { temperature: write.temperature, top_k: write.top_k, seed: write.seed };
+        host::tell(&Tell::Began(prompt.iter().map(|&token| self.tokenizer.name(token)).collect()));
+        self.engine.begin(&prompt)?;
+        let mut speller = Speller::default();
+        let mut end = End::Length;
+        let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());
+        for n in 0..write.n_tokens {
+            let start = host::now_millis();
+            let chosen = self.engine.next(&sampling, N_CANDIDATES).await?;
+            millis += host::now_millis() - start;
+            tokens.push(Token {
+                id: chosen.token,
+                adds: speller.add(&self.tokenizer, chosen.token),
+                candidates: chosen
+                    .candidates
+                    .iter()
+                    .map(|candidate| {
+                        (candidate.token, self.tokenizer.name(candidate.token), share(candidate.probability, 1e6))
+                    })
+                    .collect(),
+            });
+            let is_last = n + 1 == write.n_tokens;
+            if is_last || write.pause_millis > 0 || host::now_millis() - told > TELL_EVERY_MILLIS {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a clock's time is small")]
+                let micros = (millis * 1000.0).round() as u64;
+                host::tell(&Tell::Wrote(Wrote { tokens: std::mem::take(&mut tokens), n_tokens: n + 1, micros }));
+                host::pause(if is_last { 0 } else { write.pause_millis }).await;
+                told = host::now_millis();
+                if is_interrupted() && !is_last {
+                    end = End::Stopped;
+                    break;
+                }
+            }
+        }
+        host::tell(&Tell::Ended(end));
+        Ok(())
+    }
+
+    /// Tells how the text's last tokens attend to each other.
+    pub async fn attention(&mut self, head: Head) {
+        let Head { layer, head: index } = head;
+        if layer >= self.n_layer || index >= self.n_head {
+            return;
+        }
+        match self.engine.attention(layer, index, MAP_TOKENS).await {
+            Ok(attention) => {
+                let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
+                host::tell(&Tell::Attention(Map {
+                    head,
+                    tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
+                    weights: attention.weights.iter().map(thousandths).collect(),
+                    earlier: attention.earlier.iter().map(thousandths).collect(),
+                }));
+            }
+            Err(error) => Fault::Engine(error).tell(),
+        }
+    }
+}

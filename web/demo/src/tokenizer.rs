@@ -1,0 +1,140 @@
+//! Text to tokens and back, whichever tokenizer the model has.
+
+use headroom_shared::{
+    text::{self, Text},
+    tokenizer::{
+        CharTokenizer,
+        bpe::{ByteBpe, Part, SPLIT_PATTERN},
+    },
+};
+
+use crate::host;
+
+/// A model's tokenizer.
+#[derive(Debug)]
+pub enum Tokenizer {
+    /// A character each.
+    Char(CharTokenizer),
+    /// GPT-2's byte pairs.
+    Bpe(Box<ByteBpe>),
+}
+
+impl Tokenizer {
+    /// Tokens that it has names for.
+    pub fn vocab_size(&self) -> u64 {
+        match self {
+            Self::Char(tokenizer) => tokenizer.vocab_size() as u64,
+            Self::Bpe(tokenizer) => tokenizer.vocab_size().into(),
+        }
+    }
+
+    /// A text's tokens.
+    pub fn encode(&self, words: &str) -> Result<Vec<u32>, Text> {
+        match self {
+            Self::Char(tokenizer) => {
+                let unknown = |char: char| text::demo_unknown_char(shown(char), known(tokenizer));
+                tokenizer.encode(words).map_err(|error| unknown(error.char))
+            }
+            Self::Bpe(tokenizer) => {
+                let mut tokens = Vec::new();
+                for part in tokenizer.split_special(words) {
+                    match part {
+                        Part::Special(token) => tokens.push(token),
+                        Part::Text(plain) => {
+                            for piece in host::matches(SPLIT_PATTERN, plain) {
+                                tokenizer.encode_piece(&piece, &mut tokens);
+                            }
+                        }
+                    }
+                }
+                Ok(tokens)
+            }
+        }
+    }
+
+    /// A token's bytes; none where it has no name, as the rows that pad an embedding.
+    fn bytes(&self, token: u32) -> Option<Vec<u8>> {
+        match self {
+            Self::Char(tokenizer) => Some(tokenizer.char(token)?.to_string().into_bytes()),
+            Self::Bpe(tokenizer) => Some(tokenizer.token_bytes(token)?.to_vec()),
+        }
+    }
+
+    /// A token for a person who looks at it alone.
+    pub fn name(&self, token: u32) -> String {
+        match self.bytes(token).map(String::from_utf8) {
+            Some(Ok(name)) => name,
+            // A piece of a character.
+            Some(Err(error)) => error.as_bytes().iter().map(|byte| format!("\\x{byte:02x}")).collect(),
+            None => format!("[{token}]"),
+        }
+    }
+}
+
+fn shown(char: char) -> String {
+    char.escape_debug().to_string()
+}
+
+/// The characters that a vocabulary has, as far as a line goes.
+fn known(tokenizer: &CharTokenizer) -> String {
+    const SHOWN_CHARS: usize = 100;
+    let seen = tokenizer.vocab().iter().filter(|char| !char.is_control());
+    let mut known: String = seen.clone().take(SHOWN_CHARS).collect();
+    if seen.count() > SHOWN_CHARS {
+        known.push('…');
+    }
+    known
+}
+
+/// Puts tokens together to a text, where a character may take several.
+#[derive(Debug, Default)]
+pub struct Speller {
+    pending: Vec<u8>,
+}
+
+impl Speller {
+    /// What a token adds to the text: nothing while a character is not whole.
+    pub fn add(&mut self, tokenizer: &Tokenizer, token: u32) -> String {
+        let Some(bytes) = tokenizer.bytes(token) else { return tokenizer.name(token) };
+        self.pending.extend_from_slice(&bytes);
+        let mut said = String::new();
+        loop {
+            let (whole, bad) = match std::str::from_utf8(&self.pending) {
+                Ok(whole) => (whole.len(), None),
+                Err(error) => (error.valid_up_to(), error.error_len()),
+            };
+            said.push_str(std::str::from_utf8(&self.pending[..whole]).unwrap_or_default());
+            self.pending.drain(..whole);
+            let Some(bad) = bad else { return said };
+            // Bytes that no character begins with; they are shown, as whoever looks wants to know.
+            said.extend(self.pending.drain(..bad).map(|byte| format!("\\x{byte:02x}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_each() -> Tokenizer {
+        Tokenizer::Char(CharTokenizer::of_text("ab é"))
+    }
+
+    #[test]
+    fn characters_are_spelled_one_by_one() {
+        let tokenizer = bytes_each();
+        let tokens = tokenizer.encode("bé a").expect("known");
+        let mut speller = Speller::default();
+        let said: Vec<String> = tokens.iter().map(|&token| speller.add(&tokenizer, token)).collect();
+        assert_eq!(said, ["b", "é", " ", "a"]);
+        assert_eq!(tokenizer.name(99), "[99]");
+        assert_eq!(speller.add(&tokenizer, 99), "[99]");
+    }
+
+    #[test]
+    fn a_character_that_is_not_known_is_named_with_those_that_are() {
+        let error = bytes_each().encode("a\tb").expect_err("no tab");
+        assert!(error.to_string().contains("\\t"), "{error}");
+        assert!(error.to_string().contains("abé"), "{error}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The page where a GPT runs.
+
+fn main() {
+    headroom_web::demo();
+}

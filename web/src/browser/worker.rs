@@ -1,0 +1,108 @@
+//! The worker that runs the demo's model: one at a time, ended where another begins, so that nothing of it stays.
+
+use std::cell::RefCell;
+
+use headroom_shared::demo::{Ask, Tell};
+use js_sys::{Array, Object, Reflect};
+use leptos::prelude::document;
+use wasm_bindgen::{JsCast, JsValue, closure::Closure};
+use web_sys::{ErrorEvent, File, FileList, MessageEvent, Worker, WorkerOptions, WorkerType};
+
+/// The worker's script, beside the page.
+const SCRIPT: &str = "worker.js";
+/// The model that ships, beside the page.
+pub const MODEL: &str = "stories.safetensors";
+
+thread_local! {
+    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
+    /// What a person chose: a worker that is begun anew gets them again.
+    static FILES: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The address of a file beside the page.
+pub fn beside(name: &str) -> String {
+    let base = document().base_uri().ok().flatten().unwrap_or_default();
+    web_sys::Url::new_with_base(name, &base).map(|url| url.href()).unwrap_or_default()
+}
+
+/// Begins a worker in the place of the one before. `hear` gets what it tells, or what stopped it.
+pub fn begin(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
+    end();
+    let options = WorkerOptions::new();
+    options.set_type(WorkerType::Module);
+    let worker = match Worker::new_with_options(&beside(SCRIPT), &options) {
+        Ok(worker) => worker,
+        Err(error) => return hear(Err(format!("{error:?}"))),
+    };
+    let told = hear.clone();
+    let on_message = Closure::<dyn FnMut(MessageEvent)>::new(move |event: MessageEvent| {
+        let tell = event.data().as_string().and_then(|json| serde_json::from_str(&json).ok());
+        if let Some(tell) = tell {
+            told(Ok(tell));
+        }
+    });
+    let on_error = Closure::<dyn FnMut(ErrorEvent)>::new(move |event: ErrorEvent| {
+        // A script that does not arrive has no message.
+        let message = Some(event.message()).filter(|message| !message.is_empty() && message != "undefined");
+        hear(Err(message.unwrap_or_else(|| event.type_())));
+    });
+    // They live as long as the worker may call them, which is until the page goes.
+    worker.set_onmessage(Some(on_message.into_js_value().unchecked_ref()));
+    worker.set_onerror(Some(on_error.into_js_value().unchecked_ref()));
+    WORKER.set(Some(worker));
+}
+
+/// Ends the worker, whatever it does.
+pub fn end() {
+    if let Some(worker) = WORKER.take() {
+        worker.set_onmessage(None);
+        worker.set_onerror(None);
+        worker.terminate();
+    }
+}
+
+/// Asks the worker.
+pub fn ask(ask: &Ask) {
+    let Ok(json) = serde_json::to_string(ask) else { return };
+    let files: Array = match ask {
+        Ask::Open { .. } => FILES.with_borrow(|files| files.iter().collect()),
+        _ => Array::new(),
+    };
+    let message = Object::new();
+    let set = |key: &str, value: &JsValue| Reflect::set(&message, &JsValue::from_str(key), value).is_ok();
+    let done = set("ask", &JsValue::from_str(&json)) && set("files", &files);
+    debug_assert!(done, "an object takes keys");
+    WORKER.with_borrow(|worker| {
+        if let Some(worker) = worker {
+            // A worker that is gone hears nothing; whoever asked hears of that by its error.
+            drop(worker.post_message(&message));
+        }
+    });
+}
+
+/// Takes files that a person chose. Weights begin a new choice; a tokenizer or config alone is put to the files there.
+pub fn choose(list: &FileList) {
+    let new: Vec<File> = (0..list.length()).filter_map(|index| list.get(index)).collect();
+    let is_beside = |file: &File| {
+        let name = file.name().to_ascii_lowercase();
+        [".json", ".txt", ".bpe"].iter().any(|ending| name.ends_with(ending))
+    };
+    FILES.with_borrow_mut(|files| {
+        if new.iter().all(is_beside) {
+            files.retain(|old| new.iter().all(|new| new.name() != old.name()));
+        } else {
+            files.clear();
+        }
+        files.extend(new);
+    });
+}
+
+/// Forgets what was chosen.
+pub fn forget() {
+    FILES.with_borrow_mut(Vec::clear);
+}
+
+/// Whether there are chosen files.
+pub fn has_files() -> bool {
+    FILES.with_borrow(|files| !files.is_empty())
+}

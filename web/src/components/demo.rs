@@ -1,0 +1,137 @@
+//! The parts of the demo's page, and what they have in common: the worker's state, and what can be asked of it.
+
+pub mod attention;
+pub mod candidates;
+pub mod memory;
+pub mod model;
+pub mod settings;
+pub mod written;
+
+use headroom_shared::{
+    demo::{Ask, Failure, FailureKind, Head, Source, Way, Write},
+    text::Text,
+};
+use leptos::prelude::*;
+
+use crate::{
+    browser::{self, worker},
+    state::demo::{Demo, PAUSE_MILLIS, Settings, Stage, WayOn},
+    text,
+};
+
+/// The demo: what is shown, what is set, and the worker behind it.
+#[derive(Clone, Copy)]
+pub struct Desk {
+    /// What the worker told.
+    pub demo: RwSignal<Demo>,
+    /// How a text is to be written.
+    pub settings: RwSignal<Settings>,
+    /// How it begins.
+    pub prompt: RwSignal<String>,
+    /// The token that is pointed at, and the one that stays chosen.
+    pub pointed: RwSignal<Option<usize>>,
+    /// See there.
+    pub chosen: RwSignal<Option<usize>>,
+    /// The head of the map.
+    pub head: RwSignal<Head>,
+    /// The way that a person chose.
+    pub way: RwSignal<Option<Way>>,
+    /// The GPU's memory, where a person said it.
+    pub gpu_bytes: RwSignal<Option<u64>>,
+    /// Whether the model is a person's.
+    pub has_files: RwSignal<bool>,
+}
+
+impl Desk {
+    /// A demo at its start.
+    pub fn new() -> Self {
+        Self {
+            demo: RwSignal::new(Demo::default()),
+            settings: RwSignal::new(Settings::default()),
+            prompt: RwSignal::new(browser::kept_prompt().unwrap_or_else(|| text::DEMO_PROMPT.to_owned())),
+            pointed: RwSignal::new(None),
+            chosen: RwSignal::new(None),
+            head: RwSignal::new(Head::default()),
+            way: RwSignal::new(None),
+            gpu_bytes: RwSignal::new(None),
+            has_files: RwSignal::new(false),
+        }
+    }
+
+    /// Opens the model that is chosen, in a worker of its own.
+    pub fn open(self) {
+        self.demo.set(Demo::default());
+        self.chosen.set(None);
+        self.pointed.set(None);
+        self.head.set(Head::default());
+        self.has_files.set(worker::has_files());
+        worker::begin(move |told| {
+            self.demo.update(|demo| match told {
+                Ok(tell) => demo.hear(tell),
+                Err(reason) => {
+                    let text = text::demo_worker_died(reason);
+                    demo.fail(Failure { kind: FailureKind::Device, text, hint: None });
+                }
+            });
+        });
+        let source = if worker::has_files() { Source::Files } else { Source::Shipped(worker::beside(worker::MODEL)) };
+        let (way, gpu_bytes) = (self.way.get_untracked(), self.gpu_bytes.get_untracked());
+        worker::ask(&Ask::Open { source, way, gpu_bytes });
+    }
+
+    /// Takes a way on from a failure.
+    pub fn go_on(self, way: WayOn) {
+        match way {
+            WayOn::Again => {}
+            WayOn::OnCpu => self.way.set(Some(Way::Cpu)),
+            WayOn::Best => self.way.set(None),
+            WayOn::Shipped => {
+                worker::forget();
+                self.way.set(None);
+            }
+        }
+        self.open();
+    }
+
+    /// Lets the model write.
+    pub fn write(self) {
+        if !self.can_write() {
+            return;
+        }
+        self.chosen.set(None);
+        self.pointed.set(None);
+        let Settings { temperature, top_k, seed, n_tokens, slowly } = self.settings.get_untracked();
+        worker::ask(&Ask::Write(Write {
+            prompt: self.prompt.get_untracked(),
+            temperature,
+            top_k,
+            seed,
+            n_tokens,
+            pause_millis: if slowly { PAUSE_MILLIS } else { 0 },
+            head: self.head.get_untracked(),
+        }));
+    }
+
+    /// Whether there is a model that waits.
+    pub fn can_write(self) -> bool {
+        self.demo.with(|demo| demo.stage == Stage::Ready)
+    }
+
+    /// Ends a text, or the loading of a model.
+    pub fn stop(self) {
+        worker::ask(&Ask::Stop);
+    }
+
+    /// Asks for another map.
+    pub fn look(self, head: Head) {
+        self.head.set(head);
+        if self.demo.with_untracked(|demo| !demo.pieces.is_empty()) {
+            worker::ask(&Ask::Attention(head));
+        }
+    }
+
+    /// What is wrong with the prompt.
+    pub fn refused(self) -> Option<Text> {
+        self.demo.with(|demo| demo.refused.as_ref().map(|failure| failure.text.clone()))
+    }
+}

@@ -1,0 +1,62 @@
+//! What could have stood in a token's place.
+
+use headroom_shared::{decimal, demo::Token};
+use leptos::prelude::*;
+
+use super::Desk;
+use crate::{
+    components::dynamic::part,
+    state::demo::{percent, visible},
+    text::{self, say, t},
+};
+
+/// How many are listed, beside the one that was chosen.
+const LISTED: usize = 8;
+
+/// The list for the token that is looked at.
+#[component]
+pub fn Candidates(
+    /// The demo.
+    desk: Desk,
+) -> impl IntoView {
+    view! {
+        <section class="panel demo__candidates" aria-label=t(text::DEMO_CANDIDATES)>
+            <h2 class="panel-title">{t(text::DEMO_CANDIDATES)}</h2>
+            {part(move || {
+                let at = desk.looked_at();
+                desk.demo.with(|demo| match demo.looked_at(at) {
+                    Some((_, token)) => list(token).into_any(),
+                    None => view! { <p class="demo__hint">{t(text::DEMO_CANDIDATES_NONE)}</p> }.into_any(),
+                })
+            })}
+        </section>
+    }
+}
+
+fn list(token: &Token) -> impl IntoView + use<> {
+    let chosen = token.candidates.iter().position(|(id, ..)| *id == token.id);
+    let rows: Vec<_> = token
+        .candidates
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| *index < LISTED || Some(*index) == chosen)
+        .map(|(index, (_, name, probability))| {
+            let is_chosen = Some(index) == chosen;
+            let width = decimal::ratio(u64::from(*probability), 10_000, 1);
+            view! {
+                <li class="candidate" class=("candidate--chosen", is_chosen) aria-current=is_chosen.then_some("true")>
+                    <code class="candidate__name">{visible(name)}</code>
+                    <svg class="candidate__bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+                        <rect width=width height="4" />
+                    </svg>
+                    <span class="candidate__share">{percent(*probability)}</span>
+                </li>
+            }
+        })
+        .collect();
+    let missing = chosen.is_none().then(|| {
+        let said = say(&text::demo_not_listed(token.candidates.len()));
+        view! { <p class="demo__hint">{said}</p> }
+    });
+    view! { <ol class="demo__list" data-testid="candidates">{rows}</ol> {missing} }
+}

@@ -1,0 +1,126 @@
+//! Which model it is, what each way to run it takes, and how another is opened.
+
+use headroom_shared::demo::{Opened, Plan, Way};
+use leptos::{html::Input, prelude::*};
+
+use super::Desk;
+use crate::{
+    browser::worker,
+    components::{
+        dynamic::{flag, part},
+        field::TextField,
+    },
+    state::{
+        demo::{WayOn, verdict},
+        entry, format,
+    },
+    text::{self, say, t},
+};
+
+/// The model.
+#[component]
+pub fn ModelPanel(
+    /// The demo.
+    desk: Desk,
+) -> impl IntoView {
+    let opened = Memo::new(move |_| desk.demo.with(|demo| demo.opened.clone()));
+    let input = NodeRef::<Input>::new();
+    let choose = move |_| {
+        if let Some(input) = input.get_untracked() {
+            if let Some(files) = input.files() {
+                take(desk, &files);
+            }
+            // The same file may be chosen again.
+            input.set_value("");
+        }
+    };
+    view! {
+        <section class="panel demo__model" aria-label=t(text::DEMO_MODEL)>
+            <h2 class="panel-title">{t(text::DEMO_MODEL)}</h2>
+            {part(move || opened.get().map(|opened| facts(&opened)))}
+            <fieldset class="demo__ways">
+                <legend class="field__label">{t(text::DEMO_WAYS)}</legend>
+                {radio(desk, None, String::new())}
+                {part(move || opened.get().map(|opened| ways(desk, &opened)))}
+            </fieldset>
+            <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=t(text::DEMO_GPU_MEMORY_HINT)
+                value=Signal::derive(move || desk.gpu_bytes.get().map(format::size).unwrap_or_default())
+                take=Callback::new(move |typed: String| take_gpu_memory(desk, &typed)) />
+            <p class="demo__buttons">
+                <label class="button demo__open">{t(text::DEMO_OPEN)}
+                    <input type="file" class="visually-hidden" id="model-file" multiple node_ref=input on:change=choose />
+                </label>
+                {part(move || desk.has_files.get().then(|| view! {
+                    <button type="button" class="button" id="shipped"
+                        on:click=move |_| desk.go_on(WayOn::Shipped)>{t(text::DEMO_BACK)}</button>
+                }))}
+            </p>
+            <p class="demo__hint">{t(text::DEMO_OPEN_HINT)}</p>
+        </section>
+    }
+}
+
+/// Opens files that a person chose or dropped.
+pub fn take(desk: Desk, files: &web_sys::FileList) {
+    if files.length() > 0 {
+        worker::choose(files);
+        desk.way.set(None);
+        desk.open();
+    }
+}
+
+fn take_gpu_memory(desk: Desk, typed: &str) -> Option<text::Key> {
+    let bytes = if typed.trim().is_empty() { None } else { entry::size(typed, "GiB") };
+    if bytes.is_none() && !typed.trim().is_empty() {
+        return Some(text::EXPECTS_GPU_MEMORY);
+    }
+    if desk.gpu_bytes.get_untracked() != bytes {
+        desk.gpu_bytes.set(bytes);
+        desk.open();
+    }
+    None
+}
+
+fn facts(opened: &Opened) -> impl IntoView + use<> {
+    let name = if opened.name.is_empty() { t(text::DEMO_SHIPPED).to_owned() } else { opened.name.clone() };
+    let shape = text::demo_shape(
+        opened.n_layer,
+        opened.n_head,
+        opened.n_embd,
+        opened.block_size,
+        format::grouped(opened.vocab_size),
+    );
+    let notes: Vec<_> = opened.notes.iter().map(|note| view! { <li>{say(note)}</li> }).collect();
+    view! {
+        <p class="demo__name" data-testid="model">{name}</p>
+        <p class="demo__hint">{say(&text::demo_parameters(format::grouped(opened.n_parameters)))} "; " {say(&shape)}</p>
+        <ul class="demo__hint demo__notes">{notes}</ul>
+    }
+}
+
+fn ways(desk: Desk, opened: &Opened) -> impl IntoView + use<> {
+    let row = |plan: &Plan| {
+        let size = plan.bytes.map(|bytes| format!("{} · ", format::size(bytes))).unwrap_or_default();
+        radio(desk, Some(plan.way), format!("{size}{}", verdict(plan, opened.way)))
+    };
+    opened.plans.iter().map(row).collect::<Vec<_>>()
+}
+
+fn radio(desk: Desk, way: Option<Way>, said: String) -> impl IntoView {
+    let label = way.map_or(text::DEMO_BEST, Way::text);
+    let id = match way {
+        None => "way-best",
+        Some(Way::WebGpu) => "way-webgpu",
+        Some(Way::WebGpuHalf) => "way-webgpu-half",
+        Some(Way::Cpu) => "way-cpu",
+        Some(Way::CpuInt16) => "way-cpu-int16",
+    };
+    view! {
+        <label class="way">
+            <input type="radio" name="way" id=id prop:checked=flag(move || desk.way.get() == way)
+                on:change=move |_| { desk.way.set(way); desk.open(); } />
+            <span class="way__name">{t(label)}</span>
+            <span class="way__said">{said}</span>
+        </label>
+    }
+}

@@ -1,0 +1,120 @@
+//! The text as it comes: a token is a piece that can be pointed at.
+
+use headroom_shared::demo::{End, Token};
+use leptos::{ev::KeyboardEvent, html::Div, prelude::*};
+use web_sys::PointerEvent;
+
+use super::Desk;
+use crate::{
+    browser,
+    components::dynamic::{part, words},
+    state::demo::Demo,
+    text::{self, say, t},
+};
+
+/// The text, and the line of what runs it.
+#[component]
+pub fn Written(
+    /// The demo.
+    desk: Desk,
+) -> impl IntoView {
+    let node = NodeRef::<Div>::new();
+    // What is there stays: a text of two thousand tokens made anew sixty times a second would be no text.
+    Effect::new(move |shown: Option<(u32, usize)>| {
+        let Some(element) = node.get() else { return (0, 0) };
+        desk.demo.with(|demo| {
+            let shown = shown.filter(|(text, _)| *text == demo.n_texts).map_or(0, |(_, n)| n);
+            if shown == 0 {
+                element.set_text_content(None);
+            }
+            for (index, piece) in demo.pieces.iter().enumerate().skip(shown) {
+                let class = piece.token.as_ref().map_or("token token--given", class);
+                browser::append_span(&element, &piece.words, class, index);
+            }
+            (demo.n_texts, demo.pieces.len())
+        })
+    });
+    Effect::new(move |_| {
+        let looked_at = desk.looked_at();
+        if let Some(element) = node.get() {
+            browser::mark_child(&element, looked_at);
+        }
+    });
+    let none = move || desk.demo.with(|demo| demo.pieces.is_empty());
+    view! {
+        <section class="panel demo__text" aria-label=t(text::DEMO_TEXT)>
+            <h2 class="panel-title">{t(text::DEMO_TEXT)}
+                <span class="demo__rate" data-testid="rate">{words(move || desk.demo.with(rate))}</span></h2>
+            {part(move || none().then(|| view! { <p class="demo__hint">{t(text::DEMO_TEXT_EMPTY)}</p> }))}
+            // What it says is said when it ends: nobody wants each token read out.
+            <div class="demo__tokens" id="tokens" data-testid="tokens" role="group" tabindex="0" aria-label=t(text::DEMO_TEXT) node_ref=node
+                on:pointerover=move |event: PointerEvent| desk.pointed.set(index_of(&event))
+                on:pointerleave=move |_| desk.pointed.set(None)
+                on:click=move |event| desk.chosen.set(browser::index_at(event.target()))
+                on:keydown=move |event: KeyboardEvent| walk(desk, &event)></div>
+            <p class="demo__hint" role="status" data-testid="ended">{words(move || desk.demo.with(ended))}</p>
+        </section>
+    }
+}
+
+fn index_of(event: &PointerEvent) -> Option<usize> {
+    browser::index_at(event.target())
+}
+
+fn rate(demo: &Demo) -> String {
+    demo.rate().map(|rate| say(&text::demo_rate(rate))).unwrap_or_default()
+}
+
+fn ended(demo: &Demo) -> String {
+    let n = demo.pace.0 as usize;
+    match demo.end {
+        Some(End::Length) => format!("{} {}", say(&text::demo_ended(n)), t(text::DEMO_TEXT_HINT)),
+        Some(End::Stopped) => format!("{} {}", say(&text::demo_stopped(n)), t(text::DEMO_TEXT_HINT)),
+        None => String::new(),
+    }
+}
+
+/// Tinted where the model itself would rather have written something else.
+fn class(token: &Token) -> &'static str {
+    let chosen = token.candidates.iter().find(|(id, ..)| *id == token.id);
+    match chosen.map_or(0, |(_, _, millionths)| *millionths) {
+        500_000.. => "token",
+        200_000.. => "token token--1",
+        50_000.. => "token token--2",
+        _ => "token token--3",
+    }
+}
+
+/// Arrow keys go from token to token.
+fn walk(desk: Desk, event: &KeyboardEvent) {
+    let at = desk.looked_at_untracked();
+    let (first, end) = desk.demo.with_untracked(|demo| {
+        let first = demo.pieces.iter().position(|piece| piece.token.is_some()).unwrap_or(demo.pieces.len());
+        (first, demo.pieces.len())
+    });
+    if first == end {
+        return;
+    }
+    let to = match (event.key().as_str(), at) {
+        ("ArrowLeft" | "ArrowUp", Some(at)) => at.saturating_sub(1).max(first),
+        ("ArrowRight" | "ArrowDown", Some(at)) => (at + 1).min(end - 1),
+        ("Home", _) => first,
+        ("End", _) => end - 1,
+        _ => return,
+    };
+    event.prevent_default();
+    desk.pointed.set(None);
+    desk.chosen.set(Some(to));
+}
+
+impl Desk {
+    /// The piece whose alternatives are shown.
+    pub fn looked_at(self) -> Option<usize> {
+        let selected = self.pointed.get().or(self.chosen.get());
+        self.demo.with(|demo| demo.looked_at(selected).map(|(index, _)| index))
+    }
+
+    fn looked_at_untracked(self) -> Option<usize> {
+        untrack(move || self.looked_at())
+    }
+}

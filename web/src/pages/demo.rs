@@ -1,0 +1,135 @@
+//! The page where a GPT runs: it writes, and shows what it does on the way.
+
+use headroom_shared::demo::{Failure, FailureKind, Way};
+use leptos::prelude::*;
+use web_sys::DragEvent;
+
+use crate::{
+    components::{
+        demo::{
+            Desk,
+            attention::Attention,
+            candidates::Candidates,
+            memory::Memory,
+            model::{ModelPanel, take},
+            settings::{PromptForm, leave},
+            written::Written,
+        },
+        dynamic::{part, words},
+        header::Header,
+    },
+    state::demo::{Demo, Stage, WayOn, share, ways_on},
+    text::{self, say, t},
+};
+
+/// The page.
+#[component]
+pub fn DemoPage() -> impl IntoView {
+    let desk = Desk::new();
+    desk.open();
+    let dropped = move |event: DragEvent| {
+        event.prevent_default();
+        if let Some(files) = event.data_transfer().and_then(|data| data.files()) {
+            take(desk, &files);
+        }
+    };
+    view! {
+        <Header page=2 leave=leave(desk) />
+        <main class="demo" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
+            <div class="demo__head" id="answer" tabindex="-1">
+                <h1 class="demo__heading">{t(text::DEMO_HEADING)}</h1>
+                <p class="demo__lead">{t(text::DEMO_LEAD)}</p>
+                <State desk />
+            </div>
+            <div class="demo__column">
+                <PromptForm desk />
+                <ModelPanel desk />
+            </div>
+            <div class="demo__column">
+                <Written desk />
+                <Memory desk />
+            </div>
+            <div class="demo__column">
+                <Candidates desk />
+                <Attention desk />
+            </div>
+        </main>
+    }
+}
+
+/// The line in plain sight: what runs, on what and why; or how far it is; or what is wrong.
+#[component]
+fn State(desk: Desk) -> impl IntoView {
+    let failure = Memo::new(move |_| {
+        desk.demo.with(|demo| match &demo.stage {
+            Stage::Failed(failure) => Some(failure.clone()),
+            _ => None,
+        })
+    });
+    view! {
+        {part(move || match failure.get() {
+            Some(failure) => failed(desk, &failure).into_any(),
+            None => view! {
+                <p class="demo__state" role="status" data-testid="backend">
+                    <strong>{words(move || desk.demo.with(backend))}</strong> " "
+                    <span>{words(move || desk.demo.with(why))}</span>
+                    {part(move || can_cancel(desk).then(|| view! {
+                        <button type="button" class="button" id="cancel" on:click=move |_| desk.go_on(WayOn::Shipped)>{t(text::DEMO_CANCEL)}</button>
+                    }))}
+                </p>
+            }.into_any(),
+        })}
+    }
+}
+
+/// A person's model can take a while, and does not have to.
+fn can_cancel(desk: Desk) -> bool {
+    desk.has_files.get() && desk.demo.with(|demo| matches!(demo.stage, Stage::Loading(..)))
+}
+
+fn backend(demo: &Demo) -> String {
+    match demo.stage {
+        Stage::Starting => t(text::DEMO_STARTING).to_owned(),
+        Stage::Loading(read, all) => say(&text::demo_loading(percent_of(read, all))),
+        _ => demo.backend().map(|words| say(&words)).unwrap_or_default(),
+    }
+}
+
+fn why(demo: &Demo) -> String {
+    match demo.stage {
+        Stage::Starting | Stage::Loading(..) => String::new(),
+        _ => demo.why().unwrap_or_default(),
+    }
+}
+
+fn percent_of(part: u64, whole: u64) -> String {
+    share(u16::try_from(part.saturating_mul(1000) / whole.max(1)).unwrap_or(1000).min(1000))
+}
+
+fn failed(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
+    let heading = match failure.kind {
+        FailureKind::Files => text::DEMO_FAILED_FILES,
+        FailureKind::DoesNotFit => text::DEMO_FAILED_FIT,
+        _ => text::DEMO_FAILED_DEVICE,
+    };
+    let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(hint)}</p> });
+    let on_webgpu = desk
+        .demo
+        .with_untracked(|demo| demo.opened.as_ref().is_some_and(|opened| opened.way.is_none_or(Way::is_webgpu)));
+    let buttons: Vec<_> = ways_on(failure, desk.has_files.get_untracked(), desk.way.get_untracked(), on_webgpu)
+        .into_iter()
+        .enumerate()
+        .map(|(index, (way, label))| {
+            let class = if index == 0 { "button button--primary" } else { "button" };
+            view! { <button type="button" class=class on:click=move |_| desk.go_on(way)>{t(label)}</button> }
+        })
+        .collect();
+    view! {
+        <div class="demo__failure" role="alert" data-testid="failure">
+            <h2>{t(heading)}</h2>
+            <p>{say(&failure.text)}</p>
+            {hint}
+            <p class="demo__buttons">{buttons}</p>
+        </div>
+    }
+}

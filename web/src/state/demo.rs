@@ -1,0 +1,473 @@
+//! What the demo shows: what its worker told, put together.
+
+use headroom_shared::{
+    decimal,
+    demo::{Allocated, End, Failure, FailureKind, Map, Opened, Ready, Tell, Token, Way, Wrote},
+    gpt::tensors::Category,
+};
+
+use super::{
+    entry::{self, Fault},
+    format,
+};
+use crate::text::{self, Key, Text, say, t};
+
+/// How far the model is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Stage {
+    /// The program is fetched, a device is asked for.
+    #[default]
+    Starting,
+    /// Weights are read: so many bytes of so many.
+    Loading(u64, u64),
+    /// It can write.
+    Ready,
+    /// It writes.
+    Writing,
+    /// There is no model that runs.
+    Failed(Failure),
+}
+
+/// A piece of the text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Piece {
+    /// What it adds.
+    pub words: String,
+    /// For a token that the model wrote: what it was chosen from.
+    pub token: Option<Token>,
+}
+
+/// Everything that was told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Demo {
+    /// How far the model is.
+    pub stage: Stage,
+    /// The model and the ways to run it.
+    pub opened: Option<Opened>,
+    /// What it runs on, and what it allocated.
+    pub ready: Option<Ready>,
+    /// Texts that were begun, so that one is told from the next.
+    pub n_texts: u32,
+    /// The prompt, then what was written.
+    pub pieces: Vec<Piece>,
+    /// Why the text ended.
+    pub end: Option<End>,
+    /// What is wrong with the prompt.
+    pub refused: Option<Failure>,
+    /// The map of attention.
+    pub map: Option<Map>,
+    /// Tokens of this text, and the microseconds they took.
+    pub pace: (u32, u64),
+}
+
+impl Demo {
+    /// Takes what the worker tells.
+    pub fn hear(&mut self, tell: Tell) {
+        match tell {
+            Tell::Opened(opened) => {
+                self.opened = Some(opened);
+                self.stage = Stage::Loading(0, 0);
+            }
+            Tell::Progress { read_bytes, all_bytes } => self.stage = Stage::Loading(read_bytes, all_bytes),
+            Tell::Ready(ready) => {
+                self.ready = Some(ready);
+                self.stage = Stage::Ready;
+            }
+            Tell::Began(prompt) => self.begin(prompt),
+            Tell::Wrote(wrote) => self.add(wrote),
+            Tell::Ended(end) => {
+                self.end = Some(end);
+                self.stage = Stage::Ready;
+            }
+            Tell::Attention(map) => self.map = Some(map),
+            Tell::Failed(failure) => self.fail(failure),
+        }
+    }
+
+    /// Something is wrong. A prompt that cannot be read leaves the model as it is.
+    pub fn fail(&mut self, failure: Failure) {
+        if failure.kind == FailureKind::Prompt {
+            self.refused = Some(failure);
+            self.stage = Stage::Ready;
+        } else {
+            self.stage = Stage::Failed(failure);
+        }
+    }
+
+    fn begin(&mut self, prompt: Vec<String>) {
+        self.pieces = prompt.into_iter().map(|words| Piece { words, token: None }).collect();
+        self.n_texts += 1;
+        (self.end, self.refused, self.map, self.pace) = (None, None, None, (0, 0));
+        self.stage = Stage::Writing;
+    }
+
+    fn add(&mut self, wrote: Wrote) {
+        self.pace = (wrote.n_tokens, wrote.micros);
+        self.pieces
+            .extend(wrote.tokens.into_iter().map(|token| Piece { words: token.adds.clone(), token: Some(token) }));
+    }
+
+    /// The token whose alternatives are shown: the one that is pointed at, else the last that was written.
+    pub fn looked_at(&self, selected: Option<usize>) -> Option<(usize, &Token)> {
+        let written = |index: usize| Some((index, self.pieces.get(index)?.token.as_ref()?));
+        selected.and_then(written).or_else(|| written(self.pieces.len().checked_sub(1)?))
+    }
+
+    /// Tokens a second, once there were enough to say.
+    pub fn rate(&self) -> Option<String> {
+        let (n, micros) = self.pace;
+        let tokens = u64::from(n).saturating_mul(1_000_000);
+        match tokens.checked_div(micros)? {
+            0 if n == 0 => None,
+            0..10 => Some(text::table().number(&decimal::ratio(tokens, micros, 1))),
+            rate => Some(format::grouped(rate)),
+        }
+    }
+
+    /// Which backend runs, on what: the line in plain sight.
+    pub fn backend(&self) -> Option<Text> {
+        let ready = self.ready.as_ref()?;
+        Some(match (ready.way.is_webgpu(), ready.device.as_str()) {
+            (true, "") => text::DEMO_ON_WEBGPU_UNNAMED.into(),
+            (true, device) => text::demo_on_webgpu(device),
+            (false, instructions) => text::demo_on_cpu(instructions),
+        })
+    }
+
+    /// Why that one.
+    pub fn why(&self) -> Option<String> {
+        Some(say(&self.opened.as_ref()?.why))
+    }
+}
+
+/// A bar of categories: shares of a hundred, with what they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Its colour.
+    pub band: &'static str,
+    /// Where it begins.
+    pub start: String,
+    /// How wide it is.
+    pub width: String,
+    /// Name and size.
+    pub said: String,
+}
+
+/// The colours that charts give to categories.
+const BANDS: [(Category, &str); 8] = [
+    (Category::Parameters, "band-2"),
+    (Category::Gradients, "band-3"),
+    (Category::OptimizerState, "band-4"),
+    (Category::CastCache, "band-5"),
+    (Category::Activations, "band-6"),
+    (Category::LogitsAndLoss, "band-7"),
+    (Category::Workspace, "band-8"),
+    (Category::Input, "band-9"),
+];
+
+/// Tensors as a bar of categories; `bytes` is what each counts with, `scale` what the whole width is.
+pub fn bands(tensors: &[Allocated], bytes: impl Fn(&Allocated) -> u64, scale: u64) -> Vec<Band> {
+    let mut bands = Vec::new();
+    let mut at = 0;
+    for (category, band) in BANDS {
+        let sum: u64 = tensors.iter().filter(|tensor| tensor.category == category).map(&bytes).sum();
+        if sum > 0 {
+            let share = |bytes: u64| decimal::ratio(bytes.saturating_mul(100), scale.max(1), 2);
+            let said = format!("{} {}", t(category.text()), format::size(sum));
+            bands.push(Band { band, start: share(at), width: share(sum), said });
+            at += sum;
+        }
+    }
+    bands
+}
+
+/// What was planned and what was allocated, in all.
+pub fn totals(tensors: &[Allocated]) -> (u64, u64) {
+    let sum = |bytes: fn(&Allocated) -> u64| tensors.iter().map(bytes).sum();
+    (sum(|tensor| tensor.planned_bytes), sum(|tensor| tensor.allocated_bytes))
+}
+
+/// A map of attention as paths: a grade each, darker for more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grade {
+    /// How dark: 1 to [`N_GRADES`].
+    pub grade: usize,
+    /// Its cells, as an SVG path of unit squares.
+    pub path: String,
+}
+
+/// Shades of a map.
+pub const N_GRADES: usize = 8;
+
+/// The cells of a map by their shade. The first column is what a row gives to tokens before the map, where there are any.
+pub fn grades(map: &Map) -> Vec<Grade> {
+    let n = map.tokens.len();
+    let mut paths = vec![String::new(); N_GRADES];
+    for row in 0..n {
+        for column in 0..=row {
+            let grade = grade_of(cell(map, row, column));
+            if grade > 0 {
+                paths[grade - 1].push_str(&format!("M{column} {row}h1v1h-1z"));
+            }
+        }
+    }
+    let grades = paths.into_iter().enumerate().filter(|(_, path)| !path.is_empty());
+    grades.map(|(index, path)| Grade { grade: index + 1, path }).collect()
+}
+
+/// What a row gives to a column, in thousandths.
+pub fn cell(map: &Map, row: usize, column: usize) -> u16 {
+    map.weights.get(row * map.tokens.len() + column).copied().unwrap_or(0)
+}
+
+/// Square roots: small shares are most of a map, and would all be one shade.
+fn grade_of(thousandths: u16) -> usize {
+    let share = (f64::from(thousandths.min(1000)) / 1000.0).sqrt();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the number of shades")]
+    let grade = (share * N_GRADES as f64).round() as usize;
+    grade
+}
+
+/// What a cell says.
+pub fn cell_words(map: &Map, row: usize, column: usize) -> Option<Text> {
+    let (from, to) = (map.tokens.get(row)?, map.tokens.get(column)?);
+    (column <= row).then(|| text::demo_looks(visible(from), visible(to), share(cell(map, row, column))))
+}
+
+/// Thousandths as a person reads them.
+pub fn share(thousandths: u16) -> String {
+    text::table().number(&format!("{} %", decimal::ratio(u64::from(thousandths), 10, 1)))
+}
+
+/// A probability in millionths as a person reads it.
+pub fn percent(millionths: u32) -> String {
+    let thousandths = u16::try_from(millionths.saturating_add(500) / 1000).unwrap_or(1000);
+    if thousandths == 0 { format!("< {}", share(1)) } else { share(thousandths) }
+}
+
+/// A token so that blanks and line ends can be seen.
+pub fn visible(token: &str) -> String {
+    token
+        .chars()
+        .map(|char| match char {
+            ' ' => '␣',
+            '\n' => '⏎',
+            '\t' => '⇥',
+            char => char,
+        })
+        .collect()
+}
+
+/// How a plan of a way ends: whether it fits, in a word.
+pub fn verdict(plan: &headroom_shared::demo::Plan, taken: Option<Way>) -> String {
+    match &plan.refusal {
+        Some(refusal) => say(refusal),
+        None if taken == Some(plan.way) => t(text::DEMO_TAKEN).to_owned(),
+        None if plan.way.is_webgpu() => t(text::DEMO_FITS_MAYBE).to_owned(),
+        None => t(text::DEMO_FITS).to_owned(),
+    }
+}
+
+/// What can be done after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayOn {
+    /// The same once more.
+    Again,
+    /// The same on the CPU.
+    OnCpu,
+    /// The same in the best way that fits.
+    Best,
+    /// The model that ships.
+    Shipped,
+}
+
+/// The ways on from here, the best first, with what their buttons say.
+pub fn ways_on(failure: &Failure, has_files: bool, chosen: Option<Way>, on_webgpu: bool) -> Vec<(WayOn, Key)> {
+    let mut ways = Vec::new();
+    if failure.kind == FailureKind::DoesNotFit && chosen.is_some() {
+        ways.push((WayOn::Best, text::DEMO_BEST));
+    }
+    if failure.kind == FailureKind::Device {
+        if on_webgpu {
+            ways.push((WayOn::OnCpu, text::DEMO_USE_CPU));
+        }
+        ways.push((WayOn::Again, text::DEMO_AGAIN));
+    }
+    if has_files {
+        ways.push((WayOn::Shipped, text::DEMO_BACK));
+    } else if ways.is_empty() {
+        ways.push((WayOn::Again, text::DEMO_AGAIN));
+    }
+    ways
+}
+
+/// How a text is to be written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// What logits are divided by.
+    pub temperature: f32,
+    /// Tokens to choose among; 0 for all.
+    pub top_k: u32,
+    /// Where chance begins.
+    pub seed: u64,
+    /// Tokens to write.
+    pub n_tokens: u32,
+    /// With a pause between two, to watch.
+    pub slowly: bool,
+}
+
+/// The most tokens of one text: a page with more gets slow.
+const N_TOKENS_MAX: i64 = 2000;
+/// A token is looked at for so long.
+pub const PAUSE_MILLIS: u32 = 150;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { temperature: 0.8, top_k: 40, seed: 1337, n_tokens: 300, slowly: false }
+    }
+}
+
+impl Settings {
+    /// Takes a temperature from 0 up, or says what it would take.
+    pub fn take_temperature(&mut self, typed: &str) -> Fault {
+        #[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
+        let parsed = entry::number(typed).map(|value| value as f32).filter(|value| (0.0..=100.0).contains(value));
+        put(&mut self.temperature, parsed, text::EXPECTS_TEMPERATURE)
+    }
+
+    /// Takes how many to choose among.
+    pub fn take_top_k(&mut self, typed: &str) -> Fault {
+        put(&mut self.top_k, entry::count(typed, 0).and_then(|n| n.try_into().ok()), text::EXPECTS_TOP_K)
+    }
+
+    /// Takes a seed.
+    pub fn take_seed(&mut self, typed: &str) -> Fault {
+        put(&mut self.seed, typed.trim().parse().ok(), text::EXPECTS_SEED)
+    }
+
+    /// Takes a number of tokens.
+    pub fn take_n_tokens(&mut self, typed: &str) -> Fault {
+        let parsed = entry::count(typed, 1).filter(|n| *n <= N_TOKENS_MAX).and_then(|n| n.try_into().ok());
+        put(&mut self.n_tokens, parsed, text::EXPECTS_N_TOKENS)
+    }
+}
+
+fn put<T>(to: &mut T, parsed: Option<T>, expected: Key) -> Fault {
+    match parsed {
+        Some(parsed) => {
+            *to = parsed;
+            None
+        }
+        None => Some(expected),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::demo::Head;
+
+    use super::*;
+
+    fn failure(kind: FailureKind) -> Failure {
+        Failure { kind, text: text::DEMO_FITS_NOWHERE.into(), hint: None }
+    }
+
+    fn token(id: u32, adds: &str) -> Token {
+        Token { id, adds: adds.to_owned(), candidates: vec![(id, adds.to_owned(), 500_000)] }
+    }
+
+    #[test]
+    fn a_text_grows_and_another_begins_anew() {
+        let mut demo = Demo::default();
+        demo.hear(Tell::Began(vec!["O".to_owned(), "n".to_owned()]));
+        assert_eq!((demo.stage.clone(), demo.looked_at(None)), (Stage::Writing, None));
+        demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c"), token(8, "e")], n_tokens: 2, micros: 4000 }));
+        assert_eq!(demo.looked_at(None).map(|(at, token)| (at, token.id)), Some((3, 8)));
+        assert_eq!(demo.looked_at(Some(2)).map(|(at, token)| (at, token.id)), Some((2, 7)));
+        assert_eq!(demo.looked_at(Some(0)).map(|(at, _)| at), Some(3), "the prompt was not chosen");
+        assert_eq!(demo.rate().as_deref(), Some("500"));
+        demo.hear(Tell::Ended(End::Length));
+        assert_eq!(demo.stage, Stage::Ready);
+        demo.hear(Tell::Began(Vec::new()));
+        assert_eq!((demo.pieces.len(), demo.end, demo.rate()), (0, None, None));
+    }
+
+    #[test]
+    fn slow_machines_have_a_rate_too() {
+        let demo = Demo { pace: (3, 4_000_000), ..Demo::default() };
+        assert_eq!(demo.rate().as_deref(), Some("0.8"));
+    }
+
+    #[test]
+    fn a_prompt_that_cannot_be_read_leaves_the_model() {
+        let mut demo = Demo { stage: Stage::Ready, ..Demo::default() };
+        demo.hear(Tell::Failed(failure(FailureKind::Prompt)));
+        assert_eq!(demo.stage, Stage::Ready);
+        assert!(demo.refused.is_some());
+        demo.hear(Tell::Failed(failure(FailureKind::Device)));
+        assert!(matches!(demo.stage, Stage::Failed(_)));
+    }
+
+    #[test]
+    fn every_failure_has_a_way_on() {
+        let ways = |kind, has_files, on_webgpu| {
+            let ways = ways_on(&failure(kind), has_files, None, on_webgpu);
+            ways.into_iter().map(|(way, _)| way).collect::<Vec<_>>()
+        };
+        assert_eq!(ways(FailureKind::Device, false, true), [WayOn::OnCpu, WayOn::Again]);
+        assert_eq!(ways(FailureKind::Device, true, false), [WayOn::Again, WayOn::Shipped]);
+        assert_eq!(ways(FailureKind::Files, true, false), [WayOn::Shipped]);
+        assert_eq!(ways(FailureKind::Files, false, false), [WayOn::Again]);
+        assert_eq!(ways(FailureKind::DoesNotFit, true, true), [WayOn::Shipped]);
+        let refused = ways_on(&failure(FailureKind::DoesNotFit), false, Some(Way::WebGpu), true);
+        assert_eq!(refused, [(WayOn::Best, text::DEMO_BEST)]);
+    }
+
+    #[test]
+    fn a_map_has_darker_cells_for_more_and_none_above_its_diagonal() {
+        let map = Map {
+            head: Head::default(),
+            tokens: vec!["a".to_owned(), " ".to_owned()],
+            weights: vec![1000, 0, 250, 750],
+            earlier: vec![0, 0],
+        };
+        let grades = grades(&map);
+        let of = |grade: usize| grades.iter().find(|found| found.grade == grade).map(|found| found.path.as_str());
+        assert_eq!((of(8), of(4), of(7)), (Some("M0 0h1v1h-1z"), Some("M0 1h1v1h-1z"), Some("M1 1h1v1h-1z")));
+        assert_eq!(cell_words(&map, 0, 1), None);
+        let said = cell_words(&map, 1, 0).expect("a cell").to_string();
+        assert!(said.contains('␣') && said.contains("25.0 %"), "{said}");
+    }
+
+    #[test]
+    fn a_bar_is_as_wide_as_its_scale() {
+        let tensor = |category, planned_bytes| Allocated {
+            name: "x".to_owned(),
+            category,
+            n: 1,
+            planned_bytes,
+            allocated_bytes: planned_bytes,
+        };
+        let tensors = [tensor(Category::Activations, 25), tensor(Category::Parameters, 75)];
+        let bands = bands(&tensors, |tensor| tensor.planned_bytes, 100);
+        let shares: Vec<_> = bands.iter().map(|band| (band.start.as_str(), band.width.as_str())).collect();
+        assert_eq!(shares, [("0.00", "75.00"), ("75.00", "25.00")]);
+        assert_eq!(totals(&tensors), (100, 100));
+    }
+
+    #[test]
+    fn numbers_are_taken_as_people_write_them_and_bounded() {
+        let mut settings = Settings::default();
+        for (typed, value) in [("0,5", 0.5), (" 0 ", 0.0), ("1.25", 1.25)] {
+            assert_eq!((settings.take_temperature(typed), settings.temperature), (None, value));
+        }
+        for bad in ["", "-1", "nan", "1e99", "x"] {
+            assert_eq!(settings.take_temperature(bad), Some(text::EXPECTS_TEMPERATURE), "{bad}");
+        }
+        assert_eq!(settings.temperature, 1.25);
+        assert_eq!((settings.take_n_tokens("2000"), settings.n_tokens), (None, 2000));
+        assert!(settings.take_n_tokens("0").is_some() && settings.take_n_tokens("2001").is_some());
+        assert!(settings.take_top_k("-1").is_some() && settings.take_top_k("0").is_none());
+        assert_eq!((settings.take_seed("18446744073709551615"), settings.seed), (None, u64::MAX));
+    }
+}
