@@ -4,6 +4,7 @@
 //! reads is put together in memory and leaves by [`print`] alone.
 
 mod args;
+mod bench;
 mod data;
 mod diagnose;
 mod export;
@@ -133,6 +134,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("gpus") => gpus::run(args),
         Some("train") => train::run(args),
         Some("sample") => sample::run(args),
+        Some("bench") => bench::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),
@@ -150,6 +152,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("gpus") => print_and_succeed(&gpus::help()),
         Some("train") => print_and_succeed(&train::help()),
         Some("sample") => print_and_succeed(&sample::help()),
+        Some("bench") => print_and_succeed(&bench::help()),
         _ => Err(unknown_command(&topic)),
     }
 }
@@ -178,6 +181,7 @@ Commands:
   export    Write a checkpoint as files that other programs load
   gpus      List the cards that are known
   data      Make training data of a text, as nanoGPT reads it
+  bench     Measure how fast this machine trains and writes
   serve     Serve the page on this machine
 
   help COMMAND, or COMMAND --help   Say more of a command

@@ -143,6 +143,12 @@ struct Activations {
     fch_gelu: Vec<f32>,
 }
 
+/// Which instructions a decoder computes with on this machine, for a report.
+#[must_use]
+pub fn instructions() -> &'static str {
+    Level::detect().name()
+}
+
 /// A model that continues a text.
 #[derive(Debug)]
 pub struct Decoder {

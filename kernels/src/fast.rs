@@ -22,6 +22,6 @@ mod room;
 mod team;
 mod trainer;
 
-pub use product::gemm_rate;
+pub use product::{GEMM_SIDE, gemm_rate, gemm_rate_bytes};
 pub use team::Team;
 pub use trainer::{Micro, Trainer, TrainerError};

@@ -9,6 +9,8 @@ pub mod decode;
 #[cfg(feature = "train")]
 pub mod fast;
 pub mod layout;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod measure;
 pub mod rng;
 pub mod sampling;
 pub mod weights;

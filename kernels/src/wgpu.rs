@@ -6,6 +6,8 @@
 //! browser's worker; natively they are ready when they are awaited, and [`block_on`] is all they take.
 //! The text's ends, tokenizers and files are the caller's.
 
+#[cfg(not(target_arch = "wasm32"))]
+mod copy;
 mod device;
 mod error;
 mod forward;
@@ -17,6 +19,8 @@ mod read;
 pub mod shader;
 mod weights;
 
+#[cfg(not(target_arch = "wasm32"))]
+pub use copy::copy_bytes_per_second;
 pub use device::{Gpu, Request};
 pub use error::GpuError;
 pub use generator::{Generator, Options, Step};

@@ -43,6 +43,20 @@ impl<T> Clone for Flag<T> {
 
 impl<T> Copy for Flag<T> {}
 
+/// The most threads that are started.
+const MAX_THREADS: usize = 1024;
+
+/// How many threads are to compute.
+///
+/// # Errors
+/// It is no number, or none that a machine has.
+pub fn threads(n: &str) -> Result<usize, Refusal> {
+    match n.parse() {
+        Ok(n @ 1..=MAX_THREADS) => Ok(n),
+        _ => Err(format!("{n:?} is no number of threads, 1 to {MAX_THREADS}").into()),
+    }
+}
+
 /// What is no option of the command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Word {

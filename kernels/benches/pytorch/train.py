@@ -83,7 +83,7 @@ def pytorch(case):
 
 def ours(case):
     out = subprocess.run([program, case, "--threads", str(args.threads)], capture_output=True, text=True, check=True)
-    return json.loads(out.stdout)
+    return json.loads(out.stdout)["figures"]
 
 
 build = ["cargo", "bench", "-p", "headroom-kernels", "--features", "train", "--bench", "train", "--no-run", "--message-format=json"]
@@ -98,8 +98,8 @@ for case in args.cases or CASES:
         "case": case, "threads": args.threads, "torch": torch.__version__,
         "torch_tokens_per_second": round(torch_median), "tokens_per_second": round(our_median),
         "ratio": round(our_median / torch_median, 3), "ratio_of_bests": round(our_best / torch_best, 3),
-        "of_gemm": statistics.median(r[1]["of_gemm"] for r in rounds),
-        "best_of_best_gemm": max(r[1]["best_of_best_gemm"] for r in rounds),
+        "fraction_of_gemm": statistics.median(r[1]["fraction_of_gemm"] for r in rounds),
+        "best_fraction_of_best_gemm": max(r[1]["best_fraction_of_best_gemm"] for r in rounds),
         "gemm_gflops": statistics.median(r[1]["gemm_gflops"] for r in rounds),
         "torch_gemm_gflops": round(statistics.median(r[0][2] for r in rounds), 1),
     }), flush=True)

@@ -140,13 +140,22 @@ pub fn product(threads: usize, dst: &mut [f32], lhs: Mat<'_>, rhs: Mat<'_>, into
     });
 }
 
+/// Rows and columns of the matrices that [`gemm_rate`] multiplies.
+pub const GEMM_SIDE: usize = 1024;
+
+/// Bytes that [`gemm_rate`] takes: a matrix that all threads read twice, and each thread's result.
+#[must_use]
+pub const fn gemm_rate_bytes(threads: usize) -> u64 {
+    (GEMM_SIDE * GEMM_SIDE * size_of::<f32>()) as u64 * (threads as u64 + 1)
+}
+
 /// How fast this machine multiplies large matrices on these threads, in operations a second: what a trainer is held
 /// against.
 ///
 /// Shapes: (1024, 1024, 1024) a thread, for about `time`; the median of its rounds.
 #[must_use]
 pub fn gemm_rate(team: &Team, time: Duration) -> f64 {
-    const SIDE: usize = 1024;
+    const SIDE: usize = GEMM_SIDE;
     let operand = vec![0.5_f32; SIDE * SIDE];
     let mut results: Vec<Vec<f32>> = vec![vec![0.0; SIDE * SIDE]; team.threads()];
     let mut seconds = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{
-        args::{Flag, UsageError, Word, options_help},
+        args::{Flag, UsageError, Word, options_help, threads},
         plan::options::{Given, nanogpt_word},
     },
     train::{run::OnSaveError, settings::SEED},
@@ -23,21 +23,15 @@ pub struct Request {
     pub given: Vec<Given>,
 }
 
-/// The most threads that are started.
-const MAX_THREADS: usize = 1024;
-
 /// The table of this command's options, in the order of the help.
 pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "threads",
         value: Some("N"),
         doc: "Threads that compute [default: one a core]",
-        set: |request, n| match n.parse() {
-            Ok(n @ 1..=MAX_THREADS) => {
-                request.threads = Some(n);
-                Ok(())
-            }
-            _ => Err(format!("{n:?} is no number of threads, 1 to {MAX_THREADS}").into()),
+        set: |request, n| {
+            request.threads = Some(threads(n)?);
+            Ok(())
         },
     },
     Flag {

@@ -1,0 +1,290 @@
+//! `headroom bench`: how fast this machine trains and writes, a line of JSON as soon as it is known.
+//!
+//! What is not here, or fails, is a line too, with its reason: a machine without a GPU has figures all the same.
+
+mod machine;
+mod report;
+#[cfg(feature = "webgpu")]
+mod webgpu;
+
+use std::{ffi::OsString, hint::black_box, thread};
+
+use headroom_kernels::{
+    fast::gemm_rate_bytes,
+    measure::{Effort, MODELS, Model, decode, train},
+};
+use headroom_shared::units::human_size;
+use serde::Serialize;
+
+use super::{
+    Error, Exit,
+    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse, threads},
+    print,
+};
+use crate::train::memory::available_bytes;
+use report::{Kind, Report};
+
+/// What stands for the device where there is none.
+const NO_WEBGPU: &str = "webgpu";
+#[cfg(not(feature = "webgpu"))]
+const NOT_BUILT_IN: &str =
+    "this build has no WebGPU; `cargo build --release --package headroom-agent --features webgpu` makes one that has";
+
+/// Past this a shape is left out where it has to be quick.
+const QUICK_SECONDS: f64 = 10.0;
+/// How many rounds it then has: the most that are quick enough.
+const QUICK_ROUNDS: [usize; 2] = [3, 1];
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Train,
+    Decode,
+    Webgpu,
+}
+
+#[derive(Debug, Default)]
+struct Request {
+    effort: Effort,
+    only: Option<Part>,
+    threads: Option<usize>,
+}
+
+const FLAGS: &[Flag<Request>] = &[
+    Flag {
+        name: "quick",
+        value: None,
+        doc: "Fewer rounds, no gpt2, and no shape that would take more\nthan ten seconds",
+        set: |request, _| {
+            request.effort = Effort::Quick;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "only",
+        value: Some("train|decode|webgpu"),
+        doc: "Measure this alone",
+        set: |request, word| {
+            request.only = Some(part(word)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "threads",
+        value: Some("N"),
+        doc: "Threads that train [default: one a core]",
+        set: |request, n| {
+            request.threads = Some(threads(n)?);
+            Ok(())
+        },
+    },
+];
+
+fn part(word: &str) -> Result<Part, Refusal> {
+    match word {
+        "train" => Ok(Part::Train),
+        "decode" => Ok(Part::Decode),
+        "webgpu" => Ok(Part::Webgpu),
+        _ => Err(format!("{word:?} is none of train, decode, webgpu").into()),
+    }
+}
+
+/// The help of this command.
+pub fn help() -> String {
+    format!(
+        "\
+Measures how fast this machine trains and writes, on the CPU and on WebGPU, and prints
+a JSON object a line, as soon as it is known; progress goes to standard error.
+
+Usage: headroom bench [OPTIONS]
+
+Options:
+{}
+Every line has schema (1), headroom (the version), build, kind, device (its name), shape,
+and available; where that is false, reason says why, and there are no figures:
+  machine  the processor: threads, instructions
+  gemm     what the threads reach in plain products: gflops
+  train    training on the CPU, shapes small, medium and gpt2: tokens_per_second, gflops,
+           fraction_of_gemm
+  decode   writing on the CPU, shapes tiny and gpt2, weights in f32 and int16:
+           tokens_per_second, millis_a_token, prompt_tokens_per_second
+  webgpu   writing on WebGPU, the same shapes, weights in f32 and f16: these, software,
+           f16, and fraction_of_copy_bandwidth
+Figures are of the median round, on this machine as it is now: what else works on it
+takes its share. What it has no memory for is a line with that reason.
+
+Exit status: 0 done, with whatever is here; 2 the command line cannot be used.
+",
+        options_help(FLAGS)
+    )
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The words cannot be used, or standard output cannot be written.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
+    let mut request = Request::default();
+    if parse("bench", FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        print::data(&help())?;
+        return Ok(Exit::Success);
+    }
+    let threads = request.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let bench = Bench { report: Report::new(), processor: machine::processor(), effort: request.effort, threads };
+    let is_asked = |part| request.only.is_none_or(|only| only == part);
+    bench.machine()?;
+    if is_asked(Part::Train) {
+        bench.train()?;
+    }
+    if is_asked(Part::Decode) {
+        bench.decode()?;
+    }
+    if is_asked(Part::Webgpu) {
+        #[cfg(feature = "webgpu")]
+        webgpu::run(&bench.report, bench.effort)?;
+        #[cfg(not(feature = "webgpu"))]
+        bench.report.line(Kind::Webgpu, NO_WEBGPU, None, Err::<(), _>(NOT_BUILT_IN.to_owned()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
+    Err(match word {
+        Word::Plain(word) => UsageError::UnexpectedWord { command: "bench", word: word.to_string_lossy().into_owned() },
+        Word::Other(option) => UsageError::UnknownOption { command: "bench", near: nearest(FLAGS, &option), option },
+    })
+}
+
+/// What runs on the processor.
+struct Bench {
+    report: Report,
+    processor: String,
+    effort: Effort,
+    threads: usize,
+}
+
+/// What is known of the processor without measuring.
+#[derive(Debug, Serialize)]
+struct Machine {
+    threads: usize,
+    instructions: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_available_bytes: Option<u64>,
+}
+
+impl Bench {
+    fn machine(&self) -> Result<(), print::Error> {
+        let machine = Machine {
+            threads: self.threads,
+            instructions: headroom_kernels::decode::instructions(),
+            memory_available_bytes: available_bytes(),
+        };
+        self.report.line(Kind::Machine, &self.processor, None, Ok(machine))
+    }
+
+    fn train(&self) -> Result<(), print::Error> {
+        let Self { report, processor, effort, threads } = self;
+        report.progress(&format!("plain products on {threads} threads"));
+        let gemm = enough_memory(gemm_rate_bytes(*threads))
+            .and_then(|()| train::gemm(*threads, *effort).map_err(|error| error.to_string()));
+        report.line(Kind::Gemm, processor, None, gemm)?;
+        let mut flops_per_second = None;
+        for case in train::CASES.iter().filter(|case| is_part(case.name, *effort)) {
+            let figures = self.train_case(case, flops_per_second);
+            flops_per_second = figures.as_ref().map(|figures| 1e9 * figures.gflops).ok().or(flops_per_second);
+            report.line(Kind::Train, processor, Some(case.name), figures)?;
+        }
+        Ok(())
+    }
+
+    /// `flops_per_second` is what the threads reached in the shape before.
+    fn train_case(&self, case: &train::Case, flops_per_second: Option<f64>) -> Result<train::Figures, String> {
+        let config = case.config().map_err(|error| error.to_string())?;
+        enough_memory(train::planned_bytes(case, &config, self.threads).map_err(|error| error.to_string())?)?;
+        let seconds = |work| flops_per_second.map_or(0.0, |rate| case.seconds(&config, work, rate));
+        let work = match self.effort {
+            Effort::Full => case.full(),
+            Effort::Quick => {
+                let fits = |work: &train::Work| seconds(*work) <= QUICK_SECONDS;
+                QUICK_ROUNDS.map(|rounds| case.quick(rounds)).into_iter().find(fits).ok_or_else(|| {
+                    format!("it would take more than {QUICK_SECONDS:.0} s here; without --quick it is measured")
+                })?
+            }
+        };
+        self.report.progress(&format!("training {}, rounds: {}", case.name, work.rounds));
+        train::measure(case, &config, self.threads, work).map_err(|error| error.to_string())
+    }
+
+    fn decode(&self) -> Result<(), print::Error> {
+        for model in models(self.effort) {
+            for storage in decode::STORAGES {
+                self.report.progress(&format!("writing with {}, weights in {}", model.name, decode::name(storage)));
+                let figures = self.decode_model(&model, storage);
+                self.report.line(Kind::Decode, &self.processor, Some(model.name), figures)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_model(
+        &self,
+        model: &Model,
+        storage: headroom_kernels::decode::Storage,
+    ) -> Result<decode::Figures, String> {
+        let config = model.config().map_err(|error| error.to_string())?;
+        enough_memory(decode::planned_bytes(&config, storage).map_err(|error| error.to_string())?)?;
+        decode::measure(model, &config, storage, self.effort).map_err(|error| error.to_string())
+    }
+}
+
+/// The models that are measured writing. GPT-2's vocabulary is in gpt2 already.
+fn models(effort: Effort) -> impl Iterator<Item = Model> {
+    MODELS.into_iter().filter(move |model| model.name != "tiny50257" && is_part(model.name, effort))
+}
+
+fn is_part(shape: &str, effort: Effort) -> bool {
+    effort == Effort::Full || shape != "gpt2"
+}
+
+/// Whether the machine has that much memory left. Asked before, as a system that promises more than it has ends the
+/// program later, and an allocation that is refused would too.
+fn enough_memory(bytes: u64) -> Result<(), String> {
+    if let Some(available) = available_bytes().filter(|&available| available < bytes) {
+        return Err(format!(
+            "it takes {} of memory, and this machine has {} left",
+            human_size(bytes),
+            human_size(available)
+        ));
+    }
+    // Where the system does not say, and under a limit on this process alone.
+    let mut probe: Vec<u8> = Vec::new();
+    let reserved = usize::try_from(bytes).is_ok_and(|bytes| probe.try_reserve_exact(bytes).is_ok());
+    // Or the compiler sees that nothing uses it, and does not ask.
+    black_box(&probe);
+    if reserved {
+        Ok(())
+    } else {
+        Err(format!("it takes {} of memory, which the system does not give", human_size(bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_no_machine_has_is_a_reason() {
+        assert_eq!(enough_memory(1), Ok(()));
+        for bytes in [1 << 50, u64::MAX] {
+            let reason = enough_memory(bytes).expect_err("no machine has it");
+            assert!(reason.starts_with("it takes ") && reason.contains(" GiB of memory, "), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_quick_run_has_no_large_model() {
+        let names = |effort| models(effort).map(|model| model.name).collect::<Vec<_>>();
+        assert_eq!(names(Effort::Quick), ["tiny"]);
+        assert_eq!(names(Effort::Full), ["tiny", "gpt2"]);
+    }
+}

@@ -1,0 +1,95 @@
+//! A line of the report: the same names at the head of each, then figures or a reason.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::print;
+
+/// The schema's number.
+const SCHEMA: u32 = 1;
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The processor.
+    Machine,
+    /// Plain products.
+    Gemm,
+    /// Training on the CPU.
+    Train,
+    /// Writing on the CPU.
+    Decode,
+    /// Writing on WebGPU.
+    Webgpu,
+}
+
+#[derive(Debug, Serialize)]
+struct Line<'a, F> {
+    schema: u32,
+    headroom: &'static str,
+    build: &'static str,
+    kind: Kind,
+    device: &'a str,
+    shape: Option<&'a str>,
+    available: bool,
+    #[serde(flatten)]
+    content: Content<F>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content<F> {
+    Figures(F),
+    Reason { reason: String },
+}
+
+/// Where lines and progress go.
+#[derive(Debug)]
+pub struct Report {
+    build: &'static str,
+}
+
+impl Report {
+    /// Says on standard error what figures of this program are worth.
+    pub fn new() -> Self {
+        let is_debug = cfg!(debug_assertions);
+        if is_debug {
+            print::note("This is a debug build: a release build is faster.\n");
+        }
+        Self { build: if is_debug { "debug" } else { "release" } }
+    }
+
+    /// Says what comes now.
+    pub fn progress(&self, what: &str) {
+        print::note(&format!("{what} …\n"));
+    }
+
+    /// Prints a line.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn line<F: Serialize>(
+        &self,
+        kind: Kind,
+        device: &str,
+        shape: Option<&str>,
+        figures: Result<F, String>,
+    ) -> Result<(), print::Error> {
+        if let Err(reason) = &figures {
+            print::note(&format!("not measured: {reason}\n"));
+        }
+        let line = Line {
+            schema: SCHEMA,
+            headroom: env!("CARGO_PKG_VERSION"),
+            build: self.build,
+            kind,
+            device,
+            shape,
+            available: figures.is_ok(),
+            content: figures.map_or_else(|reason| Content::Reason { reason }, Content::Figures),
+        };
+        print::data(&(serde_json::to_string(&line).map_err(io::Error::from)? + "\n"))
+    }
+}

@@ -1,0 +1,90 @@
+//! Inference on the CPU: a token of a prompt, and a token behind it.
+
+use headroom_shared::gpt::{GptConfig, buffers};
+use serde::{Serialize, Serializer};
+
+use super::{
+    Effort, Model, RandomWeights, TextSpeed,
+    text::{Writer, speed},
+};
+use crate::{
+    decode::{DecodeError, Decoder, Storage},
+    layout::Layout,
+    sampling::Sampling,
+};
+
+/// How matrices are kept, in the order they are measured in.
+pub const STORAGES: [Storage; 2] = [Storage::F32, Storage::Int16];
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// The decoder computes on the thread that asks.
+    pub threads: usize,
+    /// Which instructions it computes with.
+    pub instructions: &'static str,
+    /// How matrices are kept.
+    #[serde(serialize_with = "storage_name")]
+    pub weights: Storage,
+    /// How fast it writes.
+    #[serde(flatten)]
+    pub speed: TextSpeed,
+}
+
+/// The word for how matrices are kept.
+#[must_use]
+pub const fn name(storage: Storage) -> &'static str {
+    match storage {
+        Storage::F32 => "f32",
+        Storage::Int16 => "int16",
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+fn storage_name<S: Serializer>(storage: &Storage, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name(*storage))
+}
+
+/// Bytes that [`measure`] takes: the decoder's, and the largest parameter on its way in.
+///
+/// # Errors
+/// The model is beyond any machine.
+pub fn planned_bytes(config: &GptConfig, storage: Storage) -> Result<u64, DecodeError> {
+    let largest = Layout::new(config)?.entries().iter().map(|entry| entry.range.len()).max().unwrap_or(0);
+    Ok(buffers::decoder(config, storage)?.bytes().saturating_add(4 * largest as u64))
+}
+
+/// Measures a model.
+///
+/// # Errors
+/// It does not fit this machine.
+pub fn measure(model: &Model, config: &GptConfig, storage: Storage, effort: Effort) -> Result<Figures, DecodeError> {
+    let mut decoder = Decoder::empty(config, storage)?;
+    let weights = RandomWeights::new();
+    for entry in Layout::new(config)?.entries() {
+        let layer = entry.parameter.layer.and_then(|layer| usize::try_from(layer).ok());
+        decoder.load(entry.parameter.tensor, layer, &weights.take(entry.range.len()))?;
+    }
+    let instructions = decoder.instructions();
+    let speed = speed(model, effort, &mut Text { decoder, draw: 0 })?;
+    Ok(Figures { threads: 1, instructions, weights: storage, speed })
+}
+
+struct Text {
+    decoder: Decoder,
+    draw: u32,
+}
+
+impl Writer for Text {
+    type Error = DecodeError;
+
+    fn prompt(&mut self, tokens: &[u32]) -> Result<(), DecodeError> {
+        self.decoder.reset();
+        self.decoder.prefill(tokens).map(drop)
+    }
+
+    fn token(&mut self) -> Result<(), DecodeError> {
+        self.draw += 1;
+        self.decoder.next(&Sampling { temperature: 0.8, top_k: 200, seed: 1 }, self.draw).map(drop)
+    }
+}
