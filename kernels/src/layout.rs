@@ -49,7 +49,8 @@ impl Layout {
     /// Lays a model's parameters out.
     ///
     /// # Errors
-    /// The bytes of all do not fit `isize`, the most one buffer can have.
+    /// They are more than `usize` counts. Whether one buffer can hold all of them is for whoever makes it to ask: a page
+    /// reads them one by one.
     pub fn new(config: &GptConfig) -> Result<Self, TooLarge> {
         let dims = Dims::without_card(config, 1);
         let mut end = 0_usize;
@@ -60,10 +61,7 @@ impl Layout {
                 shape.as_slice().iter().map(|&n| usize::try_from(n)).collect::<Result<_, _>>().map_err(|_| TooLarge)?;
             let len = shape.iter().try_fold(1_usize, |n, &axis| n.checked_mul(axis)).ok_or(TooLarge)?;
             let start = end;
-            end = start
-                .checked_add(len)
-                .filter(|&end| end <= isize::MAX.unsigned_abs() / size_of::<f32>())
-                .ok_or(TooLarge)?;
+            end = start.checked_add(len).ok_or(TooLarge)?;
             let name = parameter.tensor.full_name(parameter.layer);
             entries.push(Entry { parameter, name, shape, range: start..end });
         }

@@ -28,7 +28,7 @@ use report::{Kind, Report};
 const NO_WEBGPU: &str = "webgpu";
 #[cfg(not(feature = "webgpu"))]
 const NOT_BUILT_IN: &str =
-    "this build has no WebGPU; `cargo build --release --package headroom-agent --features webgpu` makes one that has";
+    "this build has no WebGPU; `cargo build --release --package headroom-agent` makes one that has";
 
 /// Past this a shape is left out where it has to be quick.
 const QUICK_SECONDS: f64 = 10.0;

@@ -212,3 +212,108 @@ fn summed(buffers: &[(Buffer, u64)]) -> Vec<Allocated> {
     }
     sorted(&tensors, |a, b| b.planned_bytes.cmp(&a.planned_bytes).then_with(|| a.name.cmp(&b.name)))
 }
+
+#[cfg(test)]
+mod tests {
+    use headroom_kernels::{
+        decode::Storage,
+        layout::Layout,
+        rng::Stream,
+        wgpu::{Gpu, Options, Request, block_on},
+    };
+    use headroom_shared::gpt::{GptConfig, GptShape, buffers::inference::Inference};
+
+    use super::*;
+
+    const SAMPLING: Sampling = Sampling { temperature: 0.9, top_k: 20, seed: 5 };
+
+    fn model() -> (GptConfig, Vec<f32>) {
+        let shape =
+            GptShape { n_layer: 2, n_head: 2, n_embd: 32, block_size: 12, vocab_size: 29, dropout: 0.0, bias: true };
+        let config = GptConfig::new(shape).expect("a shape");
+        let mut stream = Stream::new(3, 0);
+        let len = Layout::new(&config).expect("small").len();
+        #[expect(clippy::cast_possible_truncation, reason = "any weights will do")]
+        let weights = (0..len).map(|_| 0.3 * stream.normal() as f32).collect();
+        (config, weights)
+    }
+
+    fn on_cpu() -> Engine {
+        let (config, weights) = model();
+        let decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
+        Engine::new(Backend::Cpu(Box::new(decoder)), config.block_size())
+    }
+
+    fn on_gpu() -> Engine {
+        let (config, weights) = model();
+        let options = Options { inference: Inference { half: false, attention: true }, ..Options::default() };
+        let gpu = block_on(Gpu::request(Request::default())).expect("a software driver at least");
+        let generator = block_on(Generator::new(&gpu, &config, options)).expect("it fits");
+        generator.write_parameters(&weights).expect("its own weights");
+        Engine::new(Backend::Gpu(Box::new(generator)), config.block_size())
+    }
+
+    /// Twice as many tokens as the model sees.
+    fn written(engine: &mut Engine) -> Vec<u32> {
+        (0..24).map(|_| block_on(engine.next(&SAMPLING, 3)).expect("a token").token).collect()
+    }
+
+    #[test]
+    fn a_text_is_the_decoders_also_past_the_context() {
+        let (config, weights) = model();
+        let mut decoder = Decoder::new(&config, &weights, Storage::F32).expect("it fits");
+        for prompt in [&[1, 2, 3][..], &[7; 30]] {
+            let mut engine = on_cpu();
+            engine.begin(prompt).expect("a prompt");
+            decoder.reset();
+            decoder.prefill(prompt).expect("a prompt");
+            let expected: Vec<u32> = (0..24).map(|draw| decoder.next(&SAMPLING, draw).expect("a token")).collect();
+            assert_eq!(written(&mut engine), expected);
+        }
+    }
+
+    #[test]
+    fn the_gpu_writes_the_same_and_begins_anew() {
+        let (mut cpu, mut gpu) = (on_cpu(), on_gpu());
+        for prompt in [&[1, 2, 3][..], &[7; 30], &[1, 2, 3]] {
+            cpu.begin(prompt).expect("a prompt");
+            gpu.begin(prompt).expect("a prompt");
+            assert_eq!(written(&mut cpu), written(&mut gpu));
+        }
+    }
+
+    #[test]
+    fn a_look_at_attention_changes_nothing() {
+        for mut engine in [on_cpu(), on_gpu()] {
+            engine.begin(&[1, 2, 3]).expect("a prompt");
+            let undisturbed = written(&mut engine);
+            engine.begin(&[1, 2, 3]).expect("a prompt");
+            let disturbed: Vec<u32> = (0..24)
+                .map(|n| {
+                    let attention = block_on(engine.attention(1, 0, 5)).expect("a map");
+                    let seen = (3 + n - usize::from(n > 0)).min(12);
+                    assert_eq!(attention.tokens.len(), seen.min(5), "after {n}");
+                    for (row, earlier) in attention.weights.chunks_exact(attention.tokens.len()).zip(&attention.earlier)
+                    {
+                        let sum = row.iter().sum::<f32>() + earlier;
+                        assert!((sum - 1.0).abs() < 1e-5, "after {n}: a row gives {sum}");
+                    }
+                    let above = attention.weights[1];
+                    assert!(above.to_bits() == 0, "the first token looks ahead: {above}");
+                    block_on(engine.next(&SAMPLING, 3)).expect("a token").token
+                })
+                .collect();
+            assert_eq!(disturbed, undisturbed);
+        }
+    }
+
+    #[test]
+    fn tensors_are_summed_over_blocks_and_were_planned() {
+        for engine in [on_cpu(), on_gpu()] {
+            let tensors = engine.tensors();
+            assert!(tensors.iter().any(|tensor| tensor.n == 2), "{tensors:?}");
+            assert!(tensors.iter().all(|tensor| tensor.planned_bytes == tensor.allocated_bytes), "{tensors:?}");
+            assert!(tensors.is_sorted_by(|a, b| a.planned_bytes >= b.planned_bytes), "{tensors:?}");
+        }
+    }
+}

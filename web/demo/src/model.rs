@@ -242,10 +242,10 @@ async fn allocate(
         }
     }
     host::tell(&Tell::Opened(opened.clone()));
-    let refused = match (&machine.gpu, chosen) {
-        (Err(error), Some(way)) if way.is_webgpu() => Some(error.clone()),
-        _ => opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| plan.refusal.clone()),
-    };
+    if let (Err(error), Some(true)) = (&machine.gpu, chosen.map(Way::is_webgpu)) {
+        return Err(failure(FailureKind::Device, error.clone()));
+    }
+    let refused = opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| plan.refusal.clone());
     Err(failure(FailureKind::DoesNotFit, refused.unwrap_or_else(|| text::DEMO_FITS_NOWHERE.into())))
 }
 

@@ -100,3 +100,46 @@ fn elements(config: &GptConfig, tensor: headroom_shared::gpt::tensors::Tensor) -
     let dims = headroom_shared::gpt::tensors::Dims::without_card(config, 1);
     tensor.shape(&dims).as_slice().iter().try_fold(1_u64, |n, &axis| n.checked_mul(axis))
 }
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::gpt::{GptShape, presets::Preset};
+
+    use super::*;
+
+    fn named(name: &str) -> GptConfig {
+        GptConfig::new(Preset::named(name).expect("a preset").shape(1024, 0.0)).expect("a shape")
+    }
+
+    fn machine(gpu: Result<bool, Text>, gpu_bytes: Option<u64>) -> Machine {
+        Machine { gpu, gpu_bytes, machine_bytes: None }
+    }
+
+    fn open_ways(machine: &Machine, config: &GptConfig) -> Vec<Way> {
+        let plans = machine.plans(config);
+        let is_open = |way: &Way| plans.iter().any(|plan| plan.way == *way && plan.refusal.is_none());
+        machine.order().into_iter().filter(is_open).collect()
+    }
+
+    #[test]
+    fn what_fits_is_tried_exact_first_and_a_real_gpu_before_the_cpu() {
+        let all = [Way::WebGpu, Way::WebGpuHalf, Way::Cpu, Way::CpuInt16];
+        assert_eq!(open_ways(&machine(Ok(false), None), &named("gpt2")), all);
+        let half_fits = machine(Ok(false), Some(400 << 20));
+        assert_eq!(open_ways(&half_fits, &named("gpt2")), all[1..]);
+        let software = machine(Ok(true), None);
+        assert_eq!(open_ways(&software, &named("gpt2"))[..2], all[2..]);
+        let none = machine(Err(text::NO_WEBGPU.into()), None);
+        assert_eq!(open_ways(&none, &named("gpt2")), all[2..]);
+    }
+
+    #[test]
+    fn webassembly_ends_at_its_addresses() {
+        let none = machine(Err(text::NO_WEBGPU.into()), None);
+        assert_eq!(open_ways(&none, &named("gpt2-xl")), [Way::CpuInt16], "6 GB in float32");
+        let shape = GptShape { n_layer: 96, n_embd: 2560, n_head: 40, ..named("gpt2").shape() };
+        assert_eq!(open_ways(&none, &GptConfig::new(shape).expect("a shape")), []);
+        let small = Machine { machine_bytes: Some(1 << 20), ..none };
+        assert_eq!(open_ways(&small, &named("gpt2")), []);
+    }
+}

@@ -66,6 +66,7 @@ fn State(desk: Desk) -> impl IntoView {
             _ => None,
         })
     });
+    let is_cancellable = Memo::new(move |_| can_cancel(desk));
     view! {
         {part(move || match failure.get() {
             Some(failure) => failed(desk, &failure).into_any(),
@@ -73,7 +74,7 @@ fn State(desk: Desk) -> impl IntoView {
                 <p class="demo__state" role="status" data-testid="backend">
                     <strong>{words(move || desk.demo.with(backend))}</strong> " "
                     <span>{words(move || desk.demo.with(why))}</span>
-                    {part(move || can_cancel(desk).then(|| view! {
+                    {part(move || is_cancellable.get().then(|| view! {
                         <button type="button" class="button" id="cancel" on:click=move |_| desk.go_on(WayOn::Shipped)>{t(text::DEMO_CANCEL)}</button>
                     }))}
                 </p>

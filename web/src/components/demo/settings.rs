@@ -6,7 +6,7 @@ use super::Desk;
 use crate::{
     browser,
     components::{
-        dynamic::{flag, part, some_words, words},
+        dynamic::{flag, some_words, words},
         field::TextField,
     },
     state::demo::{Settings, Stage},
@@ -41,6 +41,7 @@ pub fn PromptForm(
     /// The demo.
     desk: Desk,
 ) -> impl IntoView {
+    let is_writing = Memo::new(move |_| desk.demo.with(|demo| demo.stage == Stage::Writing));
     let refused = move || desk.refused().map(|text| say(&text));
     let enter = move |event: KeyboardEvent| {
         if event.key() == "Enter" && (event.ctrl_key() || event.meta_key()) {
@@ -74,14 +75,11 @@ pub fn PromptForm(
                 }).collect_view()}
             </div>
             <div class="demo__buttons">
-                {part(move || if desk.demo.with(|demo| demo.stage == Stage::Writing) {
-                    view! { <button type="button" class="button demo__go" id="stop" on:click=move |_| desk.stop()>{t(text::DEMO_STOP)}</button> }.into_any()
-                } else {
-                    view! {
-                        <button type="submit" class="button button--primary demo__go" id="write" title="Ctrl+Enter"
-                            prop:disabled=flag(move || !desk.can_write())>{t(text::DEMO_WRITE)}</button>
-                    }.into_any()
-                })}
+                // One button for both: whoever pressed it by a key is still in it.
+                <button type="button" class="button demo__go" class=("button--primary", move || !is_writing.get()) id="write"
+                    title="Ctrl+Enter" prop:disabled=flag(move || !is_writing.get() && !desk.can_write())
+                    on:click=move |_| if is_writing.get_untracked() { desk.stop() } else { desk.write() }>
+                    {words(move || t(if is_writing.get() { text::DEMO_STOP } else { text::DEMO_WRITE }).to_owned())}</button>
                 <label class="toggle" title=t(text::DEMO_SLOWLY_HINT)>
                     <input type="checkbox" id="slowly" prop:checked=flag(move || desk.settings.with(|settings| settings.slowly))
                         on:change:target=move |event| {
