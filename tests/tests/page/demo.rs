@@ -331,26 +331,7 @@ fn name_of(token: u32) -> String {
 #[test]
 fn what_does_not_fit_is_known_before_a_weight_is_read() {
     demo("what_does_not_fit_is_known_before_a_weight_is_read", &["--disable-features=WebGPU"], async |page| {
-        let folder = scratch("demo_large");
-        let shape = GptShape {
-            n_layer: 48,
-            n_head: 40,
-            n_embd: 2560,
-            block_size: 1024,
-            vocab_size: 260,
-            dropout: 0.0,
-            bias: true,
-        };
-        let config = GptConfig::new(shape).expect("a shape");
-        let header = model_header(&config, Naming::NanoGpt, &[("n_head".to_owned(), "40".to_owned())].into());
-        let header = header.expect("it can be addressed");
-        let model = folder.join("model.safetensors");
-        fs::write(&model, &header).expect("space");
-        let bytes = header.len() as u64 + 4 * config.n_parameters().expect("a number");
-        // Weights of zero that take no room on a disk.
-        fs::OpenOptions::new().write(true).open(&model).expect("a file").set_len(bytes).expect("a sparse file");
-        let tokenizer = folder.join("tokenizer.json");
-        fs::write(&tokenizer, tokenizer_json().to_string()).expect("space");
+        let [model, tokenizer] = sparse_model(&scratch("demo_large"), 48, 40, 2560, 260);
         choose(page, &[&model, &tokenizer]).await;
         page.until("it does not fit", FAILED).await;
         let told = page.text("[data-testid=failure]").await;
@@ -400,19 +381,11 @@ fn the_demo_is_accessible_and_no_wider_than_its_window() {
     });
 }
 
-/// GPT-2 124M with weights of zero, which cost as much as any others: 548 MB that take no room on a disk.
-fn gpt2(folder: &Path) -> [PathBuf; 2] {
-    let shape = GptShape {
-        n_layer: 12,
-        n_head: 12,
-        n_embd: 768,
-        block_size: 1024,
-        vocab_size: 50257,
-        dropout: 0.0,
-        bias: true,
-    };
+/// A model whose weights are zeros, which take no room on a disk and as much time as any others, and a tokenizer.
+fn sparse_model(folder: &Path, n_layer: u64, n_head: u64, n_embd: u64, vocab_size: u64) -> [PathBuf; 2] {
+    let shape = GptShape { n_layer, n_head, n_embd, block_size: 1024, vocab_size, dropout: 0.0, bias: true };
     let config = GptConfig::new(shape).expect("a shape");
-    let header = model_header(&config, Naming::NanoGpt, &[("n_head".to_owned(), "12".to_owned())].into());
+    let header = model_header(&config, Naming::NanoGpt, &[("n_head".to_owned(), n_head.to_string())].into());
     let header = header.expect("it can be addressed");
     let model = folder.join("model.safetensors");
     fs::write(&model, &header).expect("space");
@@ -431,7 +404,7 @@ fn bench_of_the_demo_in_the_browser() {
         let large = std::env::var_os("HEADROOM_BENCH_GPT2").is_some();
         for (model, n_tokens) in [("stories", 100), ("gpt2", 16)].into_iter().take(if large { 2 } else { 1 }) {
             if model == "gpt2" {
-                let [model, tokenizer] = gpt2(&scratch("demo_bench"));
+                let [model, tokenizer] = sparse_model(&scratch("demo_bench"), 12, 12, 768, 50257);
                 choose(page, &[&model, &tokenizer]).await;
                 page.until("weights are loaded", "document.querySelector('#cancel')").await;
                 wait_long(page, READY).await;
