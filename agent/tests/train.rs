@@ -125,10 +125,11 @@ fn the_interrupt_key_finishes_the_iteration_saves_and_says_how_to_go_on() {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success());
     out.extend(&output.stdout);
-    let last = *losses(&out).keys().last().unwrap_or(&0);
-    let more = ["--init_from=resume", &format!("--max_iters={}", last + 3)];
+    // None was trained where the key was quicker than the first.
+    let next = losses(&out).keys().last().map_or(0, |last| last + 1);
+    let more = ["--init_from=resume", &format!("--max_iters={}", next + 2)];
     let resumed = losses(&finished(&mut tiny(folder.path(), &more)).stdout);
-    assert_eq!(resumed.keys().next(), Some(&(last + 1)), "nothing is done twice and nothing left out");
+    assert_eq!(resumed.keys().next(), Some(&next), "nothing is done twice and nothing left out");
 }
 
 /// How often the program is killed.
