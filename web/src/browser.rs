@@ -302,6 +302,11 @@ pub fn append_span(into: &Element, words: &str, class: &str, index: usize) {
     drop(into.append_child(&span));
 }
 
+/// Whether the end of a box that scrolls is in sight, about a line more or less.
+pub fn is_at_end(element: &Element) -> bool {
+    element.scroll_top() + element.client_height() + 40 >= element.scroll_height()
+}
+
 /// Marks one of the children as the current one, and no other.
 pub fn mark_child(of: &Element, index: Option<usize>) {
     if let Ok(Some(marked)) = of.query_selector("[aria-current]") {

@@ -9,7 +9,7 @@ use headroom_kernels::{
     wgpu::{Generator, Gpu, GpuError, Options, Request},
 };
 use headroom_shared::{
-    demo::{Failure, FailureKind, Opened, Ready, Source, Tell, Way},
+    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way},
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
     text::{self, Text},
     tokenizer::{CharTokenizer, bpe::ByteBpe},
@@ -218,9 +218,8 @@ async fn allocate(
 ) -> Result<(Way, Backend), Failure> {
     let order = machine.order();
     for way in order.into_iter().filter(|&way| chosen.is_none_or(|chosen| chosen == way)) {
-        let refusal =
-            |opened: &Opened| opened.plans.iter().find(|plan| plan.way == way).and_then(|plan| plan.refusal.clone());
-        if refusal(opened).is_some() {
+        let is_open = |plan: &Plan| plan.refusal.is_none() && (chosen.is_some() || machine.takes(plan));
+        if !opened.plans.iter().any(|plan| plan.way == way && is_open(plan)) {
             continue;
         }
         match backend(way, gpu, config).await {

@@ -60,14 +60,19 @@ impl Machine {
         };
         if way.is_webgpu() {
             // Why there is none is said once, where it counts.
-            let no_gpu = self.gpu.is_err().then(|| text::DEMO_NO_GPU.into());
-            return no_gpu.or_else(|| beyond(self.gpu_bytes, text::demo_beyond_gpu));
+            return self.gpu.is_err().then(|| text::DEMO_NO_GPU.into());
         }
         // A parameter on its way in lies there besides.
         let largest = parameters(config).iter().filter_map(|parameter| elements(config, parameter.tensor)).max();
         let staging = largest.unwrap_or(0).saturating_mul(4).saturating_add(PROGRAM_BYTES);
         let room = WASM_BYTES.saturating_sub(staging);
         beyond(Some(room), text::demo_beyond_wasm).or_else(|| beyond(self.machine_bytes, text::demo_beyond_machine))
+    }
+
+    /// Whether a plan is open, and within the GPU's memory where that was said. A person who chooses it may know better.
+    pub fn takes(&self, plan: &Plan) -> bool {
+        let beyond = || self.gpu_bytes.zip(plan.bytes).is_some_and(|(gpu, needed)| needed > gpu);
+        plan.refusal.is_none() && !(plan.way.is_webgpu() && beyond())
     }
 
     /// The ways in the order in which they are tried, and what is to be said of the first kind.
@@ -117,7 +122,7 @@ mod tests {
 
     fn open_ways(machine: &Machine, config: &GptConfig) -> Vec<Way> {
         let plans = machine.plans(config);
-        let is_open = |way: &Way| plans.iter().any(|plan| plan.way == *way && plan.refusal.is_none());
+        let is_open = |way: &Way| plans.iter().any(|plan| plan.way == *way && machine.takes(plan));
         machine.order().into_iter().filter(is_open).collect()
     }
 

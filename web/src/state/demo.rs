@@ -2,7 +2,7 @@
 
 use headroom_shared::{
     decimal,
-    demo::{Allocated, End, Failure, FailureKind, Map, Opened, Ready, Tell, Token, Way, Wrote},
+    demo::{Allocated, End, Failure, FailureKind, Map, Opened, Plan, Ready, Tell, Token, Way, Wrote},
     gpt::tensors::Category,
 };
 
@@ -258,13 +258,17 @@ pub fn visible(token: &str) -> String {
         .collect()
 }
 
-/// How a plan of a way ends: whether it fits, in a word.
-pub fn verdict(plan: &headroom_shared::demo::Plan, taken: Option<Way>) -> String {
-    match &plan.refusal {
-        Some(refusal) => say(refusal),
-        None if taken == Some(plan.way) => t(text::DEMO_TAKEN).to_owned(),
-        None if plan.way.is_webgpu() => t(text::DEMO_FITS_MAYBE).to_owned(),
-        None => t(text::DEMO_FITS).to_owned(),
+/// How a plan of a way ends: whether it fits, in a word. `gpu_bytes` is the GPU's memory, where a person said it.
+pub fn verdict(plan: &Plan, taken: Option<Way>, gpu_bytes: Option<u64>) -> String {
+    let on_gpu = gpu_bytes.zip(plan.bytes).filter(|_| plan.way.is_webgpu());
+    match (&plan.refusal, on_gpu) {
+        (Some(refusal), _) => say(refusal),
+        (None, Some((gpu, needed))) if needed > gpu => {
+            say(&text::demo_beyond_gpu(text::size(needed - gpu), text::size(gpu)))
+        }
+        _ if taken == Some(plan.way) => t(text::DEMO_TAKEN).to_owned(),
+        (None, None) if plan.way.is_webgpu() => t(text::DEMO_FITS_MAYBE).to_owned(),
+        _ => t(text::DEMO_FITS).to_owned(),
     }
 }
 
@@ -421,6 +425,19 @@ mod tests {
         assert_eq!(ways(FailureKind::DoesNotFit, true, true), [WayOn::Shipped]);
         let refused = ways_on(&failure(FailureKind::DoesNotFit), false, Some(Way::WebGpu), true);
         assert_eq!(refused, [(WayOn::Best, text::DEMO_BEST)]);
+    }
+
+    #[test]
+    fn a_gpus_memory_decides_once_it_is_known() {
+        let plan = |way| Plan { way, bytes: Some(3 << 20), refusal: None };
+        let said = |way, taken, gpu_bytes| verdict(&plan(way), taken, gpu_bytes);
+        assert_eq!(said(Way::WebGpu, None, None), t(text::DEMO_FITS_MAYBE));
+        assert_eq!(said(Way::WebGpu, None, Some(3 << 20)), t(text::DEMO_FITS));
+        assert!(said(Way::WebGpu, None, Some(1 << 20)).contains("of your GPU"));
+        assert_eq!(said(Way::Cpu, None, Some(1 << 20)), t(text::DEMO_FITS));
+        assert_eq!(said(Way::WebGpu, Some(Way::WebGpu), None), t(text::DEMO_TAKEN));
+        let refused = Plan { refusal: Some(text::DEMO_NO_GPU.into()), ..plan(Way::WebGpu) };
+        assert_eq!(verdict(&refused, None, Some(1 << 30)), t(text::DEMO_NO_GPU));
     }
 
     #[test]

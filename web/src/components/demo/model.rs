@@ -41,7 +41,7 @@ pub fn ModelPanel(
             <fieldset class="demo__ways">
                 <legend class="field__label">{t(text::DEMO_WAYS)}</legend>
                 {radio(desk, None, String::new())}
-                {part(move || opened.get().map(|opened| ways(desk, &opened)))}
+                {part(move || opened.get().map(|opened| ways(desk, &opened, desk.gpu_bytes.get())))}
             </fieldset>
             <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=t(text::DEMO_GPU_MEMORY_HINT)
                 value=Signal::derive(move || desk.gpu_bytes.get().map(format::size).unwrap_or_default())
@@ -74,10 +74,8 @@ fn take_gpu_memory(desk: Desk, typed: &str) -> Option<text::Key> {
     if bytes.is_none() && !typed.trim().is_empty() {
         return Some(text::EXPECTS_GPU_MEMORY);
     }
-    if desk.gpu_bytes.get_untracked() != bytes {
-        desk.gpu_bytes.set(bytes);
-        desk.open();
-    }
+    // What runs goes on; the next model is opened with it in mind.
+    desk.gpu_bytes.set(bytes);
     None
 }
 
@@ -98,10 +96,10 @@ fn facts(opened: &Opened) -> impl IntoView + use<> {
     }
 }
 
-fn ways(desk: Desk, opened: &Opened) -> impl IntoView + use<> {
+fn ways(desk: Desk, opened: &Opened, gpu_bytes: Option<u64>) -> impl IntoView + use<> {
     let row = |plan: &Plan| {
         let size = plan.bytes.map(|bytes| format!("{} · ", format::size(bytes))).unwrap_or_default();
-        radio(desk, Some(plan.way), format!("{size}{}", verdict(plan, opened.way)))
+        radio(desk, Some(plan.way), format!("{size}{}", verdict(plan, opened.way, gpu_bytes)))
     };
     opened.plans.iter().map(row).collect::<Vec<_>>()
 }

@@ -27,9 +27,13 @@ pub fn Written(
             if shown == 0 {
                 element.set_text_content(None);
             }
+            let follows = browser::is_at_end(&element);
             for (index, piece) in demo.pieces.iter().enumerate().skip(shown) {
                 let class = piece.token.as_ref().map_or("token token--given", class);
                 browser::append_span(&element, &piece.words, class, index);
+            }
+            if follows {
+                element.set_scroll_top(element.scroll_height());
             }
             (demo.n_texts, demo.pieces.len())
         })
