@@ -224,6 +224,17 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
         return false;
     }
     let value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
+    let Some((line, opaque)) = own_line(key, &value) else { return false };
+    // What could not be evaluated is written as it was understood, up to a semicolon: that has to stand by itself too.
+    if opaque.is_some_and(|text| own_line(key, &text).is_none()) {
+        return false;
+    }
+    config.push_str(&line);
+    true
+}
+
+/// The line that sets a key and nothing else, and its value where that was understood as a text alone.
+fn own_line(key: &str, value: &str) -> Option<(String, Option<String>)> {
     let line = format!("{key} = {value}\n");
     // A bracket that is left open would take the next line with it.
     let text = format!("{line}{NEXT_LINE} = 1\n");
@@ -231,10 +242,14 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
     let set = read.values.iter().chain(read.unknown.iter()).map(|(name, _)| name);
     let names = set.chain(read.unevaluated.iter().map(|(name, _)| name)).filter(|name| *name != NEXT_LINE);
     if !read.unknown.contains_key(NEXT_LINE) || !names.eq([key]) {
-        return false;
+        return None;
     }
-    config.push_str(&line);
-    true
+    let setting = read.values.get(key).or_else(|| read.unknown.get(key));
+    let opaque = setting.and_then(|setting| match &setting.value {
+        Value::Opaque(text) => Some(text.clone()),
+        _ => None,
+    });
+    Some((line, opaque))
 }
 
 fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
@@ -321,6 +336,13 @@ mod tests {
         let link = decode("1&warmup_iters=x,s:{{)&batch_size=4");
         assert_eq!(link.config, "batch_size = 4\n");
         assert_eq!(link.unknown, ["warmup_iters=x,s:{{)"]);
+    }
+
+    #[test]
+    fn what_is_cut_at_a_semicolon_stands_by_itself() {
+        let link = decode("1&bias=x,s.{w:R;R&batch_size=4");
+        assert_eq!(link.config, "batch_size = 4\n");
+        assert_eq!(link.unknown, ["bias=x,s.{w:R;R"]);
     }
 
     #[test]
