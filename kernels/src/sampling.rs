@@ -18,7 +18,16 @@ pub struct Sampling {
     pub seed: u64,
 }
 
+/// Below it logits divided by the temperature leave what f32 can hold; the likeliest token is all there is by then.
+const TEMPERATURE_MIN: f32 = 1e-6;
+
 impl Sampling {
+    /// What logits are divided by; none where the likeliest token is taken.
+    #[must_use]
+    pub fn divisor(&self) -> Option<f32> {
+        (self.temperature >= TEMPERATURE_MIN).then_some(self.temperature)
+    }
+
     /// The key of the noise of draw number `draw` of the text.
     #[must_use]
     pub fn key(&self, draw: u32) -> u32 {
@@ -57,14 +66,12 @@ pub fn top_k_threshold(logits: &[f32], top_k: u32, scratch: &mut Vec<f32>) -> f3
 pub fn sample(logits: &[f32], sampling: &Sampling, draw: u32, scratch: &mut Vec<f32>) -> u32 {
     let threshold = top_k_threshold(logits, sampling.top_k, scratch);
     let key = sampling.key(draw);
+    let divisor = sampling.divisor();
     let mut best = (f32::NEG_INFINITY, 0);
     for (&logit, token) in logits.iter().zip(0_u32..) {
         // Asked first: the noise takes two logarithms, and most tokens of a large vocabulary are not kept.
         if logit >= threshold {
-            let score = match sampling.temperature {
-                temperature if temperature > 0.0 => logit / temperature + gumbel(key, token),
-                _ => logit,
-            };
+            let score = divisor.map_or(logit, |divisor| logit / divisor + gumbel(key, token));
             if score > best.0 {
                 best = (score, token);
             }
@@ -88,7 +95,7 @@ pub struct Candidate {
 #[must_use]
 pub fn candidates(logits: &[f32], sampling: &Sampling, n: usize, scratch: &mut Vec<f32>) -> Vec<Candidate> {
     let threshold = top_k_threshold(logits, sampling.top_k, scratch);
-    let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
+    let temperature = sampling.divisor().unwrap_or(1.0);
     let kept = || logits.iter().copied().zip(0..).filter(|&(logit, _)| logit >= threshold);
     // Few are asked for of many: each goes to its place among those that are best so far.
     let mut best: Vec<(f32, u32)> = Vec::with_capacity(n.min(logits.len()) + 1);
@@ -161,6 +168,11 @@ mod tests {
     fn no_temperature_takes_the_likeliest_and_of_equals_the_first() {
         let greedy = Sampling { temperature: 0.0, top_k: 0, seed: 1 };
         assert_eq!(sample(&[1.0, 3.0, 3.0, f32::NAN], &greedy, 0, &mut Vec::new()), 1);
+        for temperature in [1e-45, 1e-38, 1e-7] {
+            let sampling = Sampling { temperature, ..greedy };
+            assert_eq!(sample(&[1.0, 3.0, 2.0], &sampling, 0, &mut Vec::new()), 1, "{temperature:e}");
+            assert_eq!(candidates(&[1.0, 3.0, 2.0], &sampling, 1, &mut Vec::new())[0].token, 1);
+        }
     }
 
     #[test]

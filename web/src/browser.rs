@@ -92,6 +92,11 @@ pub fn on_drag(event: &str, callback: impl FnMut(DragEvent) + 'static) {
     listen(event, &Closure::<dyn FnMut(DragEvent)>::new(callback).into_js_value());
 }
 
+/// Whether files are dragged, and not a piece of text.
+pub fn has_files(event: &DragEvent) -> bool {
+    event.data_transfer().is_some_and(|data| data.types().includes(&JsValue::from_str("Files"), 0))
+}
+
 /// For as long as the page lives.
 fn listen(event: &str, callback: &JsValue) {
     let done = window().add_event_listener_with_callback(event, callback.unchecked_ref());
@@ -302,6 +307,17 @@ pub fn append_span(into: &Element, words: &str, class: &str, index: usize) {
     drop(into.append_child(&span));
 }
 
+/// Scrolls as little as it takes for an element to be seen.
+pub fn bring_in_sight(id: &str) {
+    let Some(element) = document().get_element_by_id(id) else { return };
+    request_animation_frame(move || {
+        let at = element.get_bounding_client_rect();
+        if at.top() < 0.0 {
+            element.scroll_into_view();
+        }
+    });
+}
+
 /// Whether the end of a box that scrolls is in sight, about a line more or less.
 pub fn is_at_end(element: &Element) -> bool {
     element.scroll_top() + element.client_height() + 40 >= element.scroll_height()
@@ -313,8 +329,14 @@ pub fn mark_child(of: &Element, index: Option<usize>) {
         drop(marked.remove_attribute("aria-current"));
     }
     let child = index.and_then(|index| of.children().item(u32::try_from(index).ok()?));
-    if let Some(child) = child {
-        drop(child.set_attribute("aria-current", "true"));
+    let Some(child) = child else { return };
+    drop(child.set_attribute("aria-current", "true"));
+    // Whoever walks by keys sees where; nobody else is moved.
+    if has_focus(of) {
+        let (around, at) = (of.get_bounding_client_rect(), child.get_bounding_client_rect());
+        let beyond = (at.bottom() - around.bottom()).max(0.0) + (at.top() - around.top()).min(0.0);
+        #[expect(clippy::cast_possible_truncation, reason = "a scroll position in pixels")]
+        of.set_scroll_top(of.scroll_top() + beyond as i32);
     }
 }
 

@@ -436,8 +436,8 @@ fn check_buffers(found: &Found<'_>, config: &GptConfig) -> Result<(), WeightsErr
     let buffers = sorted(&buffers, |(_, (a, _)), (_, (b, _))| a.cmp(b));
     for (place, (name, info)) in buffers {
         let expected = match place {
-            Place::Mask => vec![1, 1, config.block_size(), config.block_size()],
-            Place::MaskedBias => vec![],
+            Place::Mask(_) => vec![1, 1, config.block_size(), config.block_size()],
+            Place::MaskedBias(_) => vec![],
             Place::Parameter(..) | Place::LmHead => continue,
         };
         if info.shape != expected {

@@ -72,9 +72,9 @@ pub(super) enum Place {
     /// The output layer, which is the embedding.
     LmHead,
     /// A block's causal mask, which the program computes.
-    Mask,
+    Mask(u64),
     /// What a mask puts into the place of hidden scores.
-    MaskedBias,
+    MaskedBias(u64),
 }
 
 /// Prefixes of `torch.compile` and of data parallelism.
@@ -100,8 +100,8 @@ pub(super) fn place(name: &str) -> Option<Place> {
     let (layer, name) = name.strip_prefix("h.")?.split_once('.')?;
     let layer = layer_number(layer)?;
     match name {
-        "attn.bias" => Some(Place::Mask),
-        "attn.masked_bias" => Some(Place::MaskedBias),
+        "attn.bias" => Some(Place::Mask(layer)),
+        "attn.masked_bias" => Some(Place::MaskedBias(layer)),
         _ => {
             let tensor = OF_BLOCK.into_iter().find(|tensor| tensor.name() == name)?;
             Some(Place::Parameter(tensor, Some(layer)))

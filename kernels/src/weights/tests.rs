@@ -209,17 +209,23 @@ fn a_tied_output_layer_is_accepted_and_another_is_not() {
 fn masks_are_accepted_and_not_read() {
     let (config, params) = model(true);
     let mut all = pieces(&file(&config, &params, Naming::HuggingFace));
-    let mask = |shape: &[usize]| Piece {
-        name: "h.0.attn.bias".to_owned(),
+    // OpenAI's own files have one a block.
+    let mask = |layer: usize, shape: &[usize]| Piece {
+        name: format!("h.{layer}.attn.bias"),
         dtype: Dtype::U8,
         shape: shape.to_vec(),
         data: vec![1; shape.iter().product()],
     };
-    let masked = Piece { name: "h.1.attn.masked_bias".to_owned(), dtype: Dtype::F32, shape: vec![], data: vec![0; 4] };
-    all.extend([mask(&[1, 1, 5, 5]), masked]);
+    let masked = |layer: usize| Piece {
+        name: format!("h.{layer}.attn.masked_bias"),
+        dtype: Dtype::F32,
+        shape: vec![],
+        data: vec![0; 4],
+    };
+    all.extend([mask(0, &[1, 1, 5, 5]), mask(1, &[1, 1, 5, 5]), masked(0), masked(1)]);
     assert_eq!(loaded(&library_file(&all, &[])).expect("a model").1, params);
     all.retain(|piece| piece.name != "h.0.attn.bias");
-    all.push(mask(&[1, 1, 4, 5]));
+    all.push(mask(0, &[1, 1, 4, 5]));
     check_error(&library_file(&all, &[]), "h.0.attn.bias is [1, 1, 4, 5], and by the others it should be [1, 1, 5, 5]");
 }
 

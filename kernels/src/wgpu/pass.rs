@@ -31,7 +31,7 @@ impl Pass {
             key: sampling.key(draw),
             top_k: sampling.top_k,
             n_top: n_top.min(N_TOP_MAX),
-            temperature: sampling.temperature,
+            temperature: sampling.divisor().unwrap_or(0.0),
             ..self
         }
     }

@@ -148,12 +148,35 @@ fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
         let line = page.text("[data-testid=backend]").await;
         assert!(line.contains("CPU in WebAssembly, simd128"), "{line}");
         assert!(line.contains("WebGPU"), "{line}");
-        // Chosen all the same, it says so and offers the way back.
-        page.click("#way-webgpu").await;
-        page.until("it is refused", FAILED).await;
-        page.click("[data-testid=failure] .button").await;
-        page.until("there is a model again", READY).await;
+        for (way, is_closed) in [("webgpu", true), ("webgpu-half", true), ("cpu", false), ("cpu-int16", false)] {
+            let closed: bool = page.value(&format!("document.querySelector('#way-{way}').disabled")).await;
+            assert_eq!(closed, is_closed, "{way}");
+        }
+        // Arrow keys go past what is closed, and the focus stays where they went.
+        page.script("document.querySelector('#way-best').focus()").await;
+        page.press(thirtyfour::Key::Down).await;
+        page.until("the CPU was chosen", "document.querySelector('#way-cpu').checked").await;
+        page.until(
+            "it runs",
+            &format!("{READY} && document.querySelector('[data-testid=backend]').textContent.includes('You chose it')"),
+        )
+        .await;
+        assert_eq!(page.value::<String>("document.activeElement.id").await, "way-cpu");
         assert!(write(page, "Once", 1, 20).await.len() >= 24);
+    });
+}
+
+#[test]
+fn a_number_that_is_none_is_told_and_not_taken() {
+    demo("a_number_that_is_none_is_told_and_not_taken", &[], async |page| {
+        for (id, typed) in [("temperature", "abc"), ("top-k", "x"), ("seed", "1e3"), ("n-tokens", "5000")] {
+            page.fill(&format!("#{id}"), typed).await;
+            let told = format!("document.querySelector('#{id}').ariaInvalid === 'true'");
+            page.until(&format!("{id} is told"), &told).await;
+            assert_eq!(page.value::<String>(&format!("document.querySelector('#{id}').value")).await, typed);
+        }
+        page.fill("#temperature", "0,5").await;
+        page.until("a comma is a point", "document.querySelector('#temperature').ariaInvalid !== 'true'").await;
     });
 }
 
@@ -279,6 +302,13 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
         assert!(told.contains("tokenizer.json") && told.contains("260"), "{told}");
         // It alone, as the weights are there.
         choose(page, &[&tokenizer]).await;
+        page.until("the model is loaded", READY).await;
+        // And the other way round.
+        page.click("#shipped").await;
+        page.until("the model that ships is back", READY).await;
+        choose(page, &[&tokenizer]).await;
+        page.until("the weights are missing", FAILED).await;
+        choose(page, &[&model]).await;
         page.until("the model is loaded", READY).await;
         assert_eq!(page.text("[data-testid=model]").await, "model.safetensors");
         page.fill("#temperature", "0").await;

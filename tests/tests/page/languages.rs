@@ -101,7 +101,9 @@ fn the_other_pages_speak_every_language_too() {
             page.until("the map is there", "document.querySelector('[data-testid=map]')").await;
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);
-            page.click("#way-webgpu").await;
+            let broken = concat!(env!("CARGO_TARGET_TMPDIR"), "/broken.safetensors");
+            std::fs::write(broken, "no weights").expect("space");
+            page.find("#model-file").await.send_keys(broken).await.expect("the file is chosen");
             page.until("it is refused", "document.querySelector('[data-testid=failure]')").await;
             let left = english_left(&all_words(page).await, spoken);
             assert!(left.is_empty(), "{}: {left:?}", spoken.code);

@@ -11,6 +11,7 @@ use headroom_kernels::{
 use headroom_shared::{
     demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way},
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
+    nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     text::{self, Text},
     tokenizer::{CharTokenizer, bpe::ByteBpe},
 };
@@ -73,7 +74,7 @@ pub async fn open(
         notes: catalogue.notes().iter().map(Note::text).collect(),
         plans: machine.plans(&config),
         way: None,
-        why: ways::CHOSEN.into(),
+        why: text::WHY_CHOSEN.into(),
     };
     let (way, backend) = allocate(way, &machine, gpu.as_ref().ok(), &config, &mut opened).await?;
     let backend = load(&folder, &catalogue, backend).await?;
@@ -115,7 +116,9 @@ impl Folder {
             let found = files.iter().find(|file| names.contains(&file.name().to_ascii_lowercase().as_str()));
             found.map(Data::of_file)
         };
-        let mut weights = files.iter().filter(|file| is_weights(&file.name()));
+        let safetensors = |file: &&File| file.name().to_ascii_lowercase().ends_with(".safetensors");
+        let any_safetensors = files.iter().any(|file| safetensors(&file));
+        let mut weights = files.iter().filter(|file| safetensors(file) || !any_safetensors && is_weights(&file.name()));
         let (first, second) = (weights.next(), weights.next());
         let weights = match (first, second) {
             (Some(file), None) => file,
@@ -158,13 +161,15 @@ impl Folder {
             (Some(weights::Tokenizer::Gpt2), ..) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
             }
-            (None, ..) if vocab_size == GPT2_VOCAB_SIZE => {
+            // nanoGPT rounds GPT-2's up.
+            (None, ..) if (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
             }
             (None, ..) => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size))),
         };
-        if tokenizer.vocab_size() > vocab_size {
-            let text = text::demo_other_tokenizer(tokenizer.vocab_size(), vocab_size);
+        let known = tokenizer.vocab_size();
+        if known > vocab_size {
+            let text = text::demo_other_tokenizer(known, vocab_size);
             return Err(failure(FailureKind::Files, text));
         }
         Ok(tokenizer)
@@ -175,7 +180,7 @@ impl Folder {
 fn is_weights(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     !matches!(name.as_str(), "readme.md" | ".gitattributes")
-        && ![".json", ".txt", ".bpe", ".py", ".md"].iter().any(|ending| name.ends_with(ending))
+        && ![".json", ".txt", ".bpe", ".py", ".md", ".pkl"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// A small file.
@@ -216,6 +221,8 @@ async fn allocate(
     config: &GptConfig,
     opened: &mut Opened,
 ) -> Result<(Way, Backend), Failure> {
+    // The budget comes first: to allocate gigabytes takes its time.
+    host::tell(&Tell::Opened(opened.clone()));
     let order = machine.order();
     for way in order.into_iter().filter(|&way| chosen.is_none_or(|chosen| chosen == way)) {
         let is_open = |plan: &Plan| plan.refusal.is_none() && (chosen.is_some() || machine.takes(plan));
@@ -225,7 +232,7 @@ async fn allocate(
         match backend(way, gpu, config).await {
             Ok(backend) => {
                 opened.way = Some(way);
-                opened.why = if chosen.is_some() { ways::CHOSEN.into() } else { machine.why(way) };
+                opened.why = if chosen.is_some() { machine.why_chosen(way).into() } else { machine.why(way) };
                 host::tell(&Tell::Opened(opened.clone()));
                 return Ok((way, backend));
             }

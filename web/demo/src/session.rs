@@ -76,9 +76,9 @@ impl Session {
         let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
         let prompt = self.tokenizer.encode(prompt).map_err(Fault::Prompt)?;
         let sampling = Sampling { temperature: write.temperature, top_k: write.top_k, seed: write.seed };
-        host::tell(&Tell::Began(prompt.iter().map(|&token| self.tokenizer.name(token)).collect()));
-        self.engine.begin(&prompt)?;
         let mut speller = Speller::default();
+        host::tell(&Tell::Began(prompt.iter().map(|&token| speller.add(&self.tokenizer, token)).collect()));
+        self.engine.begin(&prompt)?;
         let mut end = End::Length;
         let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());
         for n in 0..write.n_tokens {

@@ -86,6 +86,11 @@ impl Machine {
         }
     }
 
+    /// What is said where a person chose the way.
+    pub const fn why_chosen(&self, way: Way) -> Key {
+        if way.is_webgpu() && matches!(self.gpu, Ok(true)) { text::WHY_CHOSEN_SOFTWARE } else { text::WHY_CHOSEN }
+    }
+
     /// Why a way was taken, where nobody chose it.
     pub fn why(&self, way: Way) -> Text {
         match (&self.gpu, way.is_webgpu()) {
@@ -97,9 +102,6 @@ impl Machine {
         }
     }
 }
-
-/// What is said where a person chose the way.
-pub const CHOSEN: Key = text::WHY_CHOSEN;
 
 fn elements(config: &GptConfig, tensor: headroom_shared::gpt::tensors::Tensor) -> Option<u64> {
     let dims = headroom_shared::gpt::tensors::Dims::without_card(config, 1);

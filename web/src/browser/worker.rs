@@ -6,7 +6,7 @@ use headroom_shared::demo::{Ask, Tell};
 use js_sys::{Array, Object, Reflect};
 use leptos::prelude::document;
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
-use web_sys::{ErrorEvent, File, FileList, MessageEvent, Worker, WorkerOptions, WorkerType};
+use web_sys::{Event, File, FileList, MessageEvent, Worker, WorkerOptions, WorkerType};
 
 /// The worker's script, beside the page.
 const SCRIPT: &str = "worker.js";
@@ -41,10 +41,11 @@ pub fn begin(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
             told(Ok(tell));
         }
     });
-    let on_error = Closure::<dyn FnMut(ErrorEvent)>::new(move |event: ErrorEvent| {
-        // A script that does not arrive has no message.
-        let message = Some(event.message()).filter(|message| !message.is_empty() && message != "undefined");
-        hear(Err(message.unwrap_or_else(|| event.type_())));
+    let on_error = Closure::<dyn FnMut(Event)>::new(move |event: Event| {
+        // A script that does not arrive makes an event without a message.
+        let message = Reflect::get(&event, &JsValue::from_str("message")).ok().and_then(|message| message.as_string());
+        let message = message.filter(|message| !message.is_empty());
+        hear(Err(message.unwrap_or_else(|| format!("{}: {SCRIPT}", event.type_()))));
     });
     // They live as long as the worker may call them, which is until the page goes.
     worker.set_onmessage(Some(on_message.into_js_value().unchecked_ref()));
@@ -88,11 +89,11 @@ pub fn choose(list: &FileList) {
         [".json", ".txt", ".bpe"].iter().any(|ending| name.ends_with(ending))
     };
     FILES.with_borrow_mut(|files| {
-        if new.iter().all(is_beside) {
-            files.retain(|old| new.iter().all(|new| new.name() != old.name()));
-        } else {
+        // Other weights are another model; a tokenizer that waits for its weights keeps waiting.
+        if files.iter().any(|old| !is_beside(old)) && !new.iter().all(is_beside) {
             files.clear();
         }
+        files.retain(|old| new.iter().all(|new| new.name() != old.name()));
         files.extend(new);
     });
 }

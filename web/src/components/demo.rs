@@ -58,9 +58,22 @@ impl Desk {
         }
     }
 
-    /// Opens the model that is chosen, in a worker of its own.
+    /// Opens another model.
     pub fn open(self) {
-        self.demo.set(Demo::default());
+        self.begin(false);
+        browser::bring_in_sight("answer");
+    }
+
+    /// Opens the same model in another way.
+    pub fn open_again(self) {
+        self.begin(true);
+    }
+
+    /// Opens the model that is chosen, in a worker of its own.
+    fn begin(self, is_same: bool) {
+        // What is known of the model stays in sight until it is known anew.
+        let opened = self.demo.with_untracked(|demo| demo.opened.clone()).filter(|_| is_same);
+        self.demo.set(Demo { opened, ..Demo::default() });
         self.chosen.set(None);
         self.pointed.set(None);
         self.head.set(Head::default());
@@ -73,6 +86,10 @@ impl Desk {
                     demo.fail(Failure { kind: FailureKind::Device, text, hint: None });
                 }
             });
+            // Whoever pressed something at the other end of a phone's page wants to know.
+            if self.demo.with_untracked(|demo| matches!(demo.stage, Stage::Failed(_))) {
+                browser::bring_in_sight("answer");
+            }
         });
         let source = if worker::has_files() { Source::Files } else { Source::Shipped(worker::beside(worker::MODEL)) };
         let (way, gpu_bytes) = (self.way.get_untracked(), self.gpu_bytes.get_untracked());
@@ -81,6 +98,7 @@ impl Desk {
 
     /// Takes a way on from a failure.
     pub fn go_on(self, way: WayOn) {
+        let is_same = way != WayOn::Shipped;
         match way {
             WayOn::Again => {}
             WayOn::OnCpu => self.way.set(Some(Way::Cpu)),
@@ -90,7 +108,7 @@ impl Desk {
                 self.way.set(None);
             }
         }
-        self.open();
+        self.begin(is_same);
     }
 
     /// Lets the model write.
@@ -101,6 +119,8 @@ impl Desk {
         self.chosen.set(None);
         self.pointed.set(None);
         let Settings { temperature, top_k, seed, n_tokens, slowly } = self.settings.get_untracked();
+        // At once: a second press would begin it again.
+        self.demo.update(|demo| demo.stage = Stage::Writing);
         worker::ask(&Ask::Write(Write {
             prompt: self.prompt.get_untracked(),
             temperature,

@@ -5,6 +5,7 @@ use leptos::prelude::*;
 use web_sys::DragEvent;
 
 use crate::{
+    browser,
     components::{
         demo::{
             Desk,
@@ -27,15 +28,23 @@ use crate::{
 pub fn DemoPage() -> impl IntoView {
     let desk = Desk::new();
     desk.open();
-    let dropped = move |event: DragEvent| {
-        event.prevent_default();
-        if let Some(files) = event.data_transfer().and_then(|data| data.files()) {
-            take(desk, &files);
+    // Wherever on the page: a browser opens a file that nobody takes.
+    browser::on_drag("dragover", |event: DragEvent| {
+        if browser::has_files(&event) {
+            event.prevent_default();
         }
-    };
+    });
+    browser::on_drag("drop", move |event: DragEvent| {
+        if browser::has_files(&event) {
+            event.prevent_default();
+            if let Some(files) = event.data_transfer().and_then(|data| data.files()) {
+                take(desk, &files);
+            }
+        }
+    });
     view! {
         <Header page=2 leave=leave(desk) />
-        <main class="demo" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
+        <main class="demo">
             <div class="demo__head" id="answer" tabindex="-1">
                 <h1 class="demo__heading">{t(text::DEMO_HEADING)}</h1>
                 <p class="demo__lead">{t(text::DEMO_LEAD)}</p>
@@ -85,7 +94,7 @@ fn State(desk: Desk) -> impl IntoView {
 
 /// A person's model can take a while, and does not have to.
 fn can_cancel(desk: Desk) -> bool {
-    desk.has_files.get() && desk.demo.with(|demo| matches!(demo.stage, Stage::Loading(..)))
+    desk.has_files.get() && desk.demo.with(|demo| matches!(demo.stage, Stage::Starting | Stage::Loading(..)))
 }
 
 fn backend(demo: &Demo) -> String {

@@ -65,8 +65,10 @@ impl Demo {
     pub fn hear(&mut self, tell: Tell) {
         match tell {
             Tell::Opened(opened) => {
+                if opened.way.is_some() {
+                    self.stage = Stage::Loading(0, 0);
+                }
                 self.opened = Some(opened);
-                self.stage = Stage::Loading(0, 0);
             }
             Tell::Progress { read_bytes, all_bytes } => self.stage = Stage::Loading(read_bytes, all_bytes),
             Tell::Ready(ready) => {
@@ -118,7 +120,8 @@ impl Demo {
         let (n, micros) = self.pace;
         let tokens = u64::from(n).saturating_mul(1_000_000);
         match tokens.checked_div(micros)? {
-            0 if n == 0 => None,
+            // The first ones say more of the prompt.
+            _ if n < N_TOKENS_MIN => None,
             0..10 => Some(text::table().number(&decimal::ratio(tokens, micros, 1))),
             rate => Some(format::grouped(rate)),
         }
@@ -320,6 +323,8 @@ pub struct Settings {
     pub slowly: bool,
 }
 
+/// Fewer make no rate.
+const N_TOKENS_MIN: u32 = 2;
 /// The most tokens of one text: a page with more gets slow.
 const N_TOKENS_MAX: i64 = 2000;
 /// A token is looked at for so long.

@@ -71,7 +71,7 @@ fn bars(tensors: &[Allocated]) -> impl IntoView + use<> {
             <summary>{t(text::DEMO_TENSORS)}</summary>
             <table data-testid="tensors">
                 <thead><tr>
-                    <th scope="col">{t(text::DEMO_TENSORS)}</th>
+                    <th scope="col"><span class="visually-hidden">{t(text::DEMO_TENSORS)}</span></th>
                     <th scope="col">{t(text::DEMO_PLANNED)}</th>
                     <th scope="col">{t(text::DEMO_ALLOCATED)}</th>
                 </tr></thead>

@@ -1,13 +1,13 @@
 //! Which model it is, what each way to run it takes, and how another is opened.
 
-use headroom_shared::demo::{Opened, Plan, Way};
+use headroom_shared::demo::{Opened, Way};
 use leptos::{html::Input, prelude::*};
 
 use super::Desk;
 use crate::{
     browser::worker,
     components::{
-        dynamic::{flag, part},
+        dynamic::{flag, part, words},
         field::TextField,
     },
     state::{
@@ -40,8 +40,9 @@ pub fn ModelPanel(
             {part(move || opened.get().map(|opened| facts(&opened)))}
             <fieldset class="demo__ways">
                 <legend class="field__label">{t(text::DEMO_WAYS)}</legend>
-                {radio(desk, None, String::new())}
-                {part(move || opened.get().map(|opened| ways(desk, &opened, desk.gpu_bytes.get())))}
+                // They stay while a model is opened anew: whoever walks through them by keys is still there.
+                {radio(desk, None, opened)}
+                {Way::ALL.map(|way| radio(desk, Some(way), opened))}
             </fieldset>
             <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=t(text::DEMO_GPU_MEMORY_HINT)
                 value=Signal::derive(move || desk.gpu_bytes.get().map(format::size).unwrap_or_default())
@@ -96,15 +97,18 @@ fn facts(opened: &Opened) -> impl IntoView + use<> {
     }
 }
 
-fn ways(desk: Desk, opened: &Opened, gpu_bytes: Option<u64>) -> impl IntoView + use<> {
-    let row = |plan: &Plan| {
-        let size = plan.bytes.map(|bytes| format!("{} · ", format::size(bytes))).unwrap_or_default();
-        radio(desk, Some(plan.way), format!("{size}{}", verdict(plan, opened.way, gpu_bytes)))
+fn radio(desk: Desk, way: Option<Way>, opened: Memo<Option<Opened>>) -> impl IntoView {
+    let plan = move || {
+        opened.with(|opened| {
+            let opened = opened.as_ref()?;
+            Some((opened.plans.iter().find(|plan| Some(plan.way) == way)?.clone(), opened.way))
+        })
     };
-    opened.plans.iter().map(row).collect::<Vec<_>>()
-}
-
-fn radio(desk: Desk, way: Option<Way>, said: String) -> impl IntoView {
+    let said = move || {
+        let Some((plan, taken)) = plan() else { return String::new() };
+        let size = plan.bytes.map(|bytes| format!("{} · ", format::size(bytes))).unwrap_or_default();
+        format!("{size}{}", verdict(&plan, taken, desk.gpu_bytes.get()))
+    };
     let label = way.map_or(text::DEMO_BEST, Way::text);
     let id = match way {
         None => "way-best",
@@ -116,9 +120,10 @@ fn radio(desk: Desk, way: Option<Way>, said: String) -> impl IntoView {
     view! {
         <label class="way">
             <input type="radio" name="way" id=id prop:checked=flag(move || desk.way.get() == way)
-                on:change=move |_| { desk.way.set(way); desk.open(); } />
+                prop:disabled=flag(move || plan().is_some_and(|(plan, _)| plan.refusal.is_some()) && desk.way.get() != way)
+                on:change=move |_| { desk.way.set(way); desk.open_again(); } />
             <span class="way__name">{t(label)}</span>
-            <span class="way__said">{said}</span>
+            <span class="way__said">{words(said)}</span>
         </label>
     }
 }

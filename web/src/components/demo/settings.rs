@@ -69,7 +69,10 @@ pub fn PromptForm(
                         take=Callback::new(move |typed: String| {
                             let mut settings = desk.settings.get_untracked();
                             let fault = take(&mut settings, &typed);
-                            desk.settings.set(settings);
+                            // Set anew, a field forgets what it has to say.
+                            if fault.is_none() {
+                                desk.settings.set(settings);
+                            }
                             fault
                         }) />
                 }).collect_view()}
