@@ -223,33 +223,25 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
     if !is_name(key) || value.contains(['\n', '\r']) {
         return false;
     }
-    let value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
-    let Some((line, opaque)) = own_line(key, &value) else { return false };
+    let mut value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
+    let line = format!("{key} = {value}\n");
     // What could not be evaluated is written as it was understood, up to a semicolon: that has to stand by itself too.
-    if opaque.is_some_and(|text| own_line(key, &text).is_none()) {
-        return false;
+    for _ in 0..2 {
+        // A bracket that is left open would take the next line with it.
+        let text = format!("{key} = {value}\n{NEXT_LINE} = 1\n");
+        let read = read(&[Source::File { name: String::new(), text }]);
+        let set = read.values.iter().chain(read.unknown.iter()).map(|(name, _)| name);
+        let names = set.chain(read.unevaluated.iter().map(|(name, _)| name)).filter(|name| *name != NEXT_LINE);
+        if !read.unknown.contains_key(NEXT_LINE) || !names.eq([key]) {
+            return false;
+        }
+        match read.values.get(key).or_else(|| read.unknown.get(key)).map(|setting| &setting.value) {
+            Some(Value::Opaque(text)) => text.clone_into(&mut value),
+            _ => break,
+        }
     }
     config.push_str(&line);
     true
-}
-
-/// The line that sets a key and nothing else, and its value where that was understood as a text alone.
-fn own_line(key: &str, value: &str) -> Option<(String, Option<String>)> {
-    let line = format!("{key} = {value}\n");
-    // A bracket that is left open would take the next line with it.
-    let text = format!("{line}{NEXT_LINE} = 1\n");
-    let read = read(&[Source::File { name: String::new(), text }]);
-    let set = read.values.iter().chain(read.unknown.iter()).map(|(name, _)| name);
-    let names = set.chain(read.unevaluated.iter().map(|(name, _)| name)).filter(|name| *name != NEXT_LINE);
-    if !read.unknown.contains_key(NEXT_LINE) || !names.eq([key]) {
-        return None;
-    }
-    let setting = read.values.get(key).or_else(|| read.unknown.get(key));
-    let opaque = setting.and_then(|setting| match &setting.value {
-        Value::Opaque(text) => Some(text.clone()),
-        _ => None,
-    });
-    Some((line, opaque))
 }
 
 fn read_option(options: &mut Options, key: &str, value: &str) -> bool {
