@@ -29,9 +29,10 @@ async fn says(page: &Page, selector: &str, language: &Language, key: Key) {
     .await;
 }
 
-/// Every text that a person sees, hears or is shown on hover.
+/// Every text that a person sees, hears or is shown on hover, but for what a model wrote.
 async fn all_words(page: &Page) -> BTreeSet<String> {
-    let script = "[...document.querySelectorAll('body *')].flatMap((element) => [
+    let script =
+        "[...document.querySelectorAll('body *:not(.token, .candidate__name, .map__name)')].flatMap((element) => [
           ...[...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data.trim()),
           ...['aria-label', 'title', 'placeholder', 'aria-description'].map((name) => element.getAttribute(name) ?? ''),
         ]).filter((words) => words !== '')";

@@ -59,7 +59,7 @@ fn fields_keep_what_they_do_not_take_and_say_so() {
             let reason = page.text(&format!("#{field}-fault")).await;
             assert!(reason.starts_with("Not a"), "{field} says {reason:?} of {typed}");
             if !kept.is_empty() {
-                assert!(reason.ends_with(&format!("; the plan keeps {kept}")), "{field} says {reason:?} of {typed}");
+                assert!(reason.ends_with(&format!("; {kept} stays")), "{field} says {reason:?} of {typed}");
             }
             let described = format!("{input}.getAttribute('aria-describedby')");
             assert_eq!(page.value::<String>(&described).await, format!("{field}-fault"));

@@ -120,7 +120,7 @@ impl Desk {
         self.pointed.set(None);
         let Settings { temperature, top_k, seed, n_tokens, slowly } = self.settings.get_untracked();
         // At once: a second press would begin it again.
-        self.demo.update(|demo| demo.stage = Stage::Writing);
+        self.demo.update(|demo| (demo.stage, demo.end) = (Stage::Writing, None));
         worker::ask(&Ask::Write(Write {
             prompt: self.prompt.get_untracked(),
             temperature,
