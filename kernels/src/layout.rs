@@ -74,6 +74,12 @@ impl Layout {
         self.len
     }
 
+    /// Elements of the largest parameter: what lies there besides while parameters come in one by one.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.entries.iter().map(|entry| entry.range.len()).max().unwrap_or(0)
+    }
+
     /// Whether there are none, which no model has.
     #[must_use]
     pub fn is_empty(&self) -> bool {

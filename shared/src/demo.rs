@@ -182,10 +182,6 @@ pub struct Ready {
     pub way: Way,
     /// What it runs on: the adapter's name, which may be empty, or the CPU's instructions.
     pub device: String,
-    /// Whether that adapter computes on the CPU.
-    pub is_software: bool,
-    /// Whether shaders read half precision themselves.
-    pub has_f16: bool,
     /// Every tensor that was allocated, largest first.
     pub tensors: Vec<Allocated>,
 }

@@ -50,7 +50,7 @@ fn storage_name<S: Serializer>(storage: &Storage, serializer: S) -> Result<S::Ok
 /// # Errors
 /// The model is beyond any machine.
 pub fn planned_bytes(config: &GptConfig, storage: Storage) -> Result<u64, DecodeError> {
-    let largest = Layout::new(config)?.entries().iter().map(|entry| entry.range.len()).max().unwrap_or(0);
+    let largest = Layout::new(config)?.largest();
     Ok(buffers::decoder(config, storage)?.bytes().saturating_add(4 * largest as u64))
 }
 

@@ -117,7 +117,7 @@ pub const fn weights_name(half: bool) -> &'static str {
 /// # Errors
 /// The model is beyond any machine.
 pub fn planned_bytes(config: &GptConfig, half: bool) -> Result<u64, GpuError> {
-    let largest = Layout::new(config)?.entries().iter().map(|entry| entry.range.len()).max().unwrap_or(0);
+    let largest = Layout::new(config)?.largest();
     Ok(inference(half).buffers(config)?.bytes().saturating_add(12 * largest as u64))
 }
 

@@ -13,7 +13,10 @@ use headroom_shared::{
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     text::{self, Text},
-    tokenizer::{CharTokenizer, bpe::ByteBpe},
+    tokenizer::{
+        CharTokenizer,
+        bpe::{BpeError, ByteBpe},
+    },
 };
 use web_sys::File;
 
@@ -85,8 +88,6 @@ pub async fn open(
         device: engine
             .instructions()
             .map_or_else(|| gpu.as_ref().map(Gpu::name).unwrap_or_default().to_owned(), str::to_owned),
-        is_software: gpu.as_ref().is_some_and(Gpu::is_software),
-        has_f16: gpu.as_ref().is_some_and(Gpu::has_f16),
         tensors: engine.tensors(),
     }));
     Ok(Session::new(engine, tokenizer, &config))
@@ -146,26 +147,19 @@ impl Folder {
                 let bytes = whole(file, "tokenizer.json", MAX_TOKENIZER_BYTES).await?;
                 match CharTokenizer::of_tokenizer_json(&bytes) {
                     Some(chars) => Tokenizer::Char(chars),
-                    None => {
-                        let read = ByteBpe::from_tokenizer_json(&bytes);
-                        Tokenizer::Bpe(Box::new(read.map_err(|error| failure(FailureKind::Files, error.text()))?))
-                    }
+                    None => byte_pairs(ByteBpe::from_tokenizer_json(&bytes))?,
                 }
             }
             (_, None, (Some(vocab), Some(merges))) => {
                 let vocab = whole(vocab, "vocab.json", MAX_TOKENIZER_BYTES).await?;
                 let merges = whole(merges, "merges.txt", MAX_TOKENIZER_BYTES).await?;
-                let read = ByteBpe::from_vocab_and_merges(&vocab, &merges);
-                Tokenizer::Bpe(Box::new(read.map_err(|error| failure(FailureKind::Files, error.text()))?))
+                byte_pairs(ByteBpe::from_vocab_and_merges(&vocab, &merges))?
             }
-            (Some(weights::Tokenizer::Gpt2), ..) => {
+            // nanoGPT rounds GPT-2's vocabulary up.
+            (known, ..) if known.is_some() || (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
             }
-            // nanoGPT rounds GPT-2's up.
-            (None, ..) if (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
-                return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
-            }
-            (None, ..) => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size))),
+            _ => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size))),
         };
         let known = tokenizer.vocab_size();
         if known > vocab_size {
@@ -174,6 +168,11 @@ impl Folder {
         }
         Ok(tokenizer)
     }
+}
+
+fn byte_pairs(read: Result<ByteBpe, BpeError>) -> Result<Tokenizer, Failure> {
+    let tokenizer = read.map_err(|error| failure(FailureKind::Files, error.text()))?;
+    Ok(Tokenizer::Bpe(Box::new(tokenizer)))
 }
 
 /// What is no file of another kind is tried as weights, whose reader says what it is instead.

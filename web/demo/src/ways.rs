@@ -1,11 +1,12 @@
 //! What each way to run a model takes, which of them are open, and which is best.
 
+use headroom_kernels::layout::Layout;
 use headroom_shared::{
     demo::{Plan, Way},
     gpt::{
         GptConfig,
         buffers::{self, Buffers, Storage, inference::Inference},
-        tensors::{TensorTooLarge, parameters},
+        tensors::TensorTooLarge,
     },
     text::{self, Key, Text},
 };
@@ -63,8 +64,8 @@ impl Machine {
             return self.gpu.is_err().then(|| text::DEMO_NO_GPU.into());
         }
         // A parameter on its way in lies there besides.
-        let largest = parameters(config).iter().filter_map(|parameter| elements(config, parameter.tensor)).max();
-        let staging = largest.unwrap_or(0).saturating_mul(4).saturating_add(PROGRAM_BYTES);
+        let largest = Layout::new(config).map_or(0, |layout| layout.largest() as u64);
+        let staging = largest.saturating_mul(4).saturating_add(PROGRAM_BYTES);
         let room = WASM_BYTES.saturating_sub(staging);
         beyond(Some(room), text::demo_beyond_wasm).or_else(|| beyond(self.machine_bytes, text::demo_beyond_machine))
     }
@@ -101,11 +102,6 @@ impl Machine {
             (Err(error), _) => error.clone(),
         }
     }
-}
-
-fn elements(config: &GptConfig, tensor: headroom_shared::gpt::tensors::Tensor) -> Option<u64> {
-    let dims = headroom_shared::gpt::tensors::Dims::without_card(config, 1);
-    tensor.shape(&dims).as_slice().iter().try_fold(1_u64, |n, &axis| n.checked_mul(axis))
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl Demo {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
     /// Its colour.
-    pub band: &'static str,
+    pub band: String,
     /// Where it begins.
     pub start: String,
     /// How wide it is.
@@ -156,28 +156,17 @@ pub struct Band {
     pub said: String,
 }
 
-/// The colours that charts give to categories.
-const BANDS: [(Category, &str); 8] = [
-    (Category::Parameters, "band-2"),
-    (Category::Gradients, "band-3"),
-    (Category::OptimizerState, "band-4"),
-    (Category::CastCache, "band-5"),
-    (Category::Activations, "band-6"),
-    (Category::LogitsAndLoss, "band-7"),
-    (Category::Workspace, "band-8"),
-    (Category::Input, "band-9"),
-];
-
 /// Tensors as a bar of categories; `bytes` is what each counts with, `scale` what the whole width is.
 pub fn bands(tensors: &[Allocated], bytes: impl Fn(&Allocated) -> u64, scale: u64) -> Vec<Band> {
     let mut bands = Vec::new();
     let mut at = 0;
-    for (category, band) in BANDS {
+    // Each category has its place and colour in every chart, behind the two of what is outside.
+    for (band, category) in (2..).zip(Category::ALL) {
         let sum: u64 = tensors.iter().filter(|tensor| tensor.category == category).map(&bytes).sum();
         if sum > 0 {
             let share = |bytes: u64| decimal::ratio(bytes.saturating_mul(100), scale.max(1), 2);
             let said = format!("{} {}", t(category.text()), format::size(sum));
-            bands.push(Band { band, start: share(at), width: share(sum), said });
+            bands.push(Band { band: format!("band-{band}"), start: share(at), width: share(sum), said });
             at += sum;
         }
     }
