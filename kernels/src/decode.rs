@@ -2,18 +2,17 @@
 //!
 //! [`Decoder`] allocates all it will ever need at the start, from the list that `headroom_shared::gpt::buffers::decoder`
 //! plans. A prompt goes through in pieces, so that each row of a matrix is read once for several tokens; a token's
-//! logits are the same to the bit however it came in. Kernels are written once, in [`simd`]'s vectors, for AVX-512,
+//! logits are the same to the bit however it came in. Kernels are written once, in [`crate::simd`]'s vectors, for AVX-512,
 //! AVX2, simd128 and machines with none of them. [`crate::cpu`] is what they are held against.
 //!
 //! Absolute positions leave no cheaper way past the context than nanoGPT's own: with it full, every further token moves
 //! all others by one, and the last `block_size` are computed anew.
 
 mod attention;
-mod int16;
+pub(crate) mod int16;
 mod linear;
 mod math;
 mod memory;
-mod simd;
 mod weights;
 
 use headroom_shared::{
@@ -30,13 +29,13 @@ use self::{
     attention::{Attention, Heads},
     math::{Each, Gelu, Softmax},
     memory::Supply,
-    simd::Level,
     weights::{Block, Weights},
 };
 use crate::{
     cpu::gpt::Sizes,
     layout::{Layout, TooLarge},
     sampling::{Sampling, sample},
+    simd::Level,
 };
 
 pub use headroom_shared::gpt::buffers::Storage;

@@ -13,6 +13,7 @@ pub mod layout;
 pub mod measure;
 pub mod rng;
 pub mod sampling;
+mod simd;
 pub mod weights;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;

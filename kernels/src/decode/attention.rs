@@ -3,10 +3,8 @@
 //! Keys lie by channel, each channel's positions side by side, so that scores of neighbouring positions are lanes of one
 //! vector; values lie by position, so that the result's channels are.
 
-use super::{
-    math::softmax,
-    simd::{Op, Simd},
-};
+use super::math::softmax;
+use crate::simd::{Op, Simd};
 
 /// Where a block's heads lie in the cache.
 #[derive(Clone, Copy, Debug)]

@@ -50,7 +50,7 @@ fn nearest(value: f64) -> i16 {
 
 /// An even and an odd neighbour as they are multiplied with: 65,536 times their integers, the odd one with its fraction.
 #[inline(always)]
-pub(super) fn pair(even: i16, odd: i16) -> (f32, f32) {
+pub(crate) fn pair(even: i16, odd: i16) -> (f32, f32) {
     let lane = (i32::from(odd) << 16) | i32::from(even.cast_unsigned());
     ((lane << 16) as f32, lane as f32)
 }

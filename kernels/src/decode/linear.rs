@@ -1,9 +1,7 @@
 //! Linear layers over one token or several: each row of the matrix is read once for all of them.
 
-use super::{
-    int16,
-    simd::{Op, Simd},
-};
+use super::int16;
+use crate::simd::{Op, Simd};
 
 /// How a matrix (OC, C) lies in memory: as the kernel for one token reads it, from end to end.
 ///
@@ -270,7 +268,7 @@ impl Op for Deinterleave<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cpu::matmul::matmul_forward, decode::simd::Level, rng::Stream};
+    use crate::{cpu::matmul::matmul_forward, rng::Stream, simd::Level};
 
     #[expect(clippy::cast_possible_truncation, reason = "random numbers")]
     fn random(n: usize, name: u64) -> Vec<f32> {

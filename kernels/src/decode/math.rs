@@ -1,7 +1,7 @@
 //! Exponentials, the normal distribution, and the norm of a layer, on vectors.
 
-use super::simd::{MAX_LANES, Op, Simd};
 use crate::cpu::layernorm_forward::EPS;
+use crate::simd::{MAX_LANES, Op, Simd};
 
 /// A function of each element.
 pub(super) trait Map: Copy {
@@ -248,7 +248,7 @@ fn scale_and_shift<S: Simd>(simd: S, inout: &mut [f32], rstd: f32, weight: &[f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::simd::Level;
+    use crate::simd::Level;
 
     #[derive(Clone, Copy)]
     struct Exp;

@@ -9,8 +9,8 @@ use super::{
     DecodeError, int16,
     linear::{Deinterleave, F32, Int16, Linear, Packing},
     memory::Supply,
-    simd::Level,
 };
+use crate::simd::Level;
 
 /// The elements of a matrix.
 #[derive(Debug)]

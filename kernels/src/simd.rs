@@ -13,10 +13,10 @@ mod portable;
 mod simd128;
 
 /// The most lanes of any instruction set here.
-pub(super) const MAX_LANES: usize = 16;
+pub(crate) const MAX_LANES: usize = 16;
 
 /// A vector's operations on one instruction set. A value of an implementing type stands for: this machine has it.
-pub(super) trait Simd: Copy {
+pub(crate) trait Simd: Copy {
     /// A vector of f32.
     type F: Copy;
     /// Its lanes, a power of two up to [`MAX_LANES`].
@@ -30,7 +30,7 @@ pub(super) trait Simd: Copy {
     /// `LANES` values can be written there; no alignment is asked for.
     unsafe fn store(self, to: *mut f32, value: Self::F);
     /// Reads `2 * LANES` 16-bit integers as `LANES` pairs of 32 bits: 65,536 times the even ones, and 65,536 times the odd
-    /// ones with the even one below them still in the lower half, as [`super::int16`] explains.
+    /// ones with the even one below them still in the lower half, as `decode::int16` explains.
     ///
     /// # Safety
     /// `2 * LANES` values can be read from there; no alignment is asked for.
@@ -56,7 +56,7 @@ pub(super) trait Simd: Copy {
 }
 
 /// A kernel, compiled for every instruction set.
-pub(super) trait Op {
+pub(crate) trait Op {
     type Output;
     /// Marked `#[inline(always)]` by each implementation.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
@@ -64,7 +64,7 @@ pub(super) trait Op {
 
 /// An instruction set that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(crate) enum Level {
     /// What any machine has.
     Portable,
     #[cfg(target_arch = "x86_64")]
@@ -77,7 +77,7 @@ pub(super) enum Level {
 
 impl Level {
     /// All that this machine has, the best last.
-    pub(super) fn available() -> impl Iterator<Item = Self> {
+    pub(crate) fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
         let more = {
             let avx2 = std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma");
@@ -92,12 +92,12 @@ impl Level {
     }
 
     /// The best.
-    pub(super) fn detect() -> Self {
+    pub(crate) fn detect() -> Self {
         Self::available().last().unwrap_or(Self::Portable)
     }
 
     /// Lanes of its vectors.
-    pub(super) const fn lanes(self) -> usize {
+    pub(crate) const fn lanes(self) -> usize {
         match self {
             Self::Portable => <portable::Portable as Simd>::LANES,
             #[cfg(target_arch = "x86_64")]
@@ -110,7 +110,7 @@ impl Level {
     }
 
     /// Its name, for a report.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
@@ -123,7 +123,7 @@ impl Level {
     }
 
     /// Runs a kernel.
-    pub(super) fn run<O: Op>(self, op: O) -> O::Output {
+    pub(crate) fn run<O: Op>(self, op: O) -> O::Output {
         match self {
             Self::Portable => op.run(portable::Portable),
             // SAFETY: `available` gives these out only where the machine has the instructions.

@@ -8,7 +8,7 @@ use std::arch::wasm32::{
 use super::{Op, Simd};
 
 #[derive(Clone, Copy)]
-pub(in super::super) struct Simd128;
+pub(super) struct Simd128;
 
 /// Compiles a kernel with these instructions.
 #[target_feature(enable = "simd128")]

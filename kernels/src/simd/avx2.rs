@@ -12,7 +12,7 @@ use super::{Op, Simd};
 
 /// Made only where AVX2 and FMA were found, by [`run`].
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx2(());
+pub(super) struct Avx2(());
 
 /// Compiles a kernel with these instructions.
 ///

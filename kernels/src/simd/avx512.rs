@@ -11,7 +11,7 @@ use super::{Op, Simd};
 
 /// Made only where AVX-512F was found, by [`run`].
 #[derive(Clone, Copy)]
-pub(in super::super) struct Avx512(());
+pub(super) struct Avx512(());
 
 /// Compiles a kernel with these instructions.
 ///

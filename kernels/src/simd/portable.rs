@@ -3,7 +3,7 @@
 use super::Simd;
 
 #[derive(Clone, Copy)]
-pub(in super::super) struct Portable;
+pub(super) struct Portable;
 
 const LANES: usize = 8;
 type F = [f32; LANES];
@@ -35,7 +35,7 @@ impl Simd for Portable {
     unsafe fn load_pairs(self, from: *const i16) -> (F, F) {
         // SAFETY: the caller's.
         let all = unsafe { from.cast::<[i16; 2 * LANES]>().read_unaligned() };
-        let pairs: [_; LANES] = std::array::from_fn(|i| super::super::int16::pair(all[2 * i], all[2 * i + 1]));
+        let pairs: [_; LANES] = std::array::from_fn(|i| crate::decode::int16::pair(all[2 * i], all[2 * i + 1]));
         (pairs.map(|pair| pair.0), pairs.map(|pair| pair.1))
     }
     #[inline(always)]
