@@ -1,6 +1,8 @@
 //! Training on CPU threads: the reference's arithmetic, arranged for speed.
 //!
-//! Products are the `gemm` crates's, one piece a thread; what lies between them is fused where it is memory that costs.
+//! Products are the `gemm` crates's. What needs a token's row alone, from a layer norm through products to the next, is one
+//! chain of work that each thread does for rows of its own; threads meet before and after attention, and for the gradients
+//! of weights, and wait for each other awake.
 //! Every piece of work is cut by sizes and the number of threads alone, never by which thread was free, and sums are
 //! added in a fixed order: a run repeats bit for bit on as many threads of the same kind of machine. All memory is
 //! allocated by [`Trainer::new`], from the list that

@@ -1,10 +1,10 @@
 //! AdamW over the flat buffers, and the gradients' norm.
 
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
     math::{sum, vectorized},
-    team::tree_sum,
+    team::{Disjoint, Team},
 };
 use crate::{
     cpu::{Real, adamw_update::AdamW},
@@ -28,11 +28,14 @@ pub struct State<'a> {
 }
 
 /// Updates every parameter; vectors do not decay. Twin: `cpu/adamw_update.rs`.
-pub fn adamw_update(state: State<'_>, layout: &Layout, adamw: AdamW) {
+pub fn adamw_update(team: &Team, state: State<'_>, layout: &Layout, adamw: AdamW) {
     let State { params, m, v, grads } = state;
-    let pieces = params.par_chunks_mut(PIECE).zip(m.par_chunks_mut(PIECE)).zip(v.par_chunks_mut(PIECE));
-    pieces.zip(grads.par_chunks(PIECE)).enumerate().for_each(|(i, (((params, m), v), grads))| {
+    let (m, v) = (Disjoint::new(m), Disjoint::new(v));
+    team.for_each_piece(params, PIECE, |i, params| {
         let (start, end) = (i * PIECE, i * PIECE + params.len());
+        // SAFETY: the piece's own.
+        let (m, v) = unsafe { (m.part(start, params.len()), v.part(start, params.len())) };
+        let grads = &grads[start..end];
         let entries = layout.entries();
         let first = entries.partition_point(|entry| entry.range.end <= start);
         for entry in entries[first..].iter().take_while(|entry| entry.range.start < end) {
@@ -51,7 +54,7 @@ fn update(params: &mut [f32], m: &mut [f32], v: &mut [f32], grads: &[f32], adamw
     let decay = f32::of(1.0 - adamw.learning_rate * adamw.weight_decay);
     let step_size = f32::of(adamw.learning_rate / correction1);
     let [inverse_root, eps, scale] = [1.0 / root_correction2, adamw.eps, adamw.gradient_scale].map(f32::of);
-    vectorized(|| {
+    vectorized!({
         for ((param, &grad), (m, v)) in params.iter_mut().zip(grads).zip(m.iter_mut().zip(v)) {
             let grad = grad * scale;
             *m = beta1 * *m + rest1 * grad;
@@ -61,10 +64,18 @@ fn update(params: &mut [f32], m: &mut [f32], v: &mut [f32], grads: &[f32], adamw
     });
 }
 
+/// Sums that are added up side by side for the gradients' norm, however many threads there are.
+const SUMS: usize = 64;
+
 /// The gradients' norm: squares in f32 over pieces of 4096, pieces in f64, in an order of its own.
-pub fn norm(grads: &[f32]) -> f64 {
-    let leaf = |start: usize, end: usize| {
-        vectorized(|| grads[start..end].chunks(4096).map(|piece| f64::from(sum(piece, |x| x * x))).sum())
-    };
-    tree_sum(0, grads.len(), PIECE, &leaf).sqrt()
+pub fn norm(team: &Team, grads: &[f32]) -> f64 {
+    let sums = [const { AtomicU64::new(0) }; SUMS];
+    let len = grads.len().div_ceil(SUMS).max(1);
+    let parts = grads.chunks(len);
+    team.for_each(parts.len(), |i| {
+        let part = &grads[i * len..][..len.min(grads.len() - i * len)];
+        let total: f64 = vectorized!(part.chunks(4096).map(|piece| f64::from(sum(piece, |x| x * x))).sum());
+        sums[i].store(total.to_bits(), Ordering::Relaxed);
+    });
+    sums.iter().map(|sum| f64::from_bits(sum.load(Ordering::Relaxed))).sum::<f64>().sqrt()
 }

@@ -1,9 +1,13 @@
 //! The one place where the trainer allocates: each buffer as the list from the table has it, in its order.
 
+use aligned_vec::{AVec, ConstAlign, avec};
 use headroom_shared::gpt::{
     buffers::{Buffer, Buffers},
     tensors::{Role, Stored, Tensor},
 };
+
+/// A buffer that starts a line of the cache, so that no vector of it lies across two.
+pub type Floats = AVec<f32, ConstAlign<64>>;
 
 /// Hands out the list's buffers, one after the other.
 #[derive(Debug)]
@@ -19,33 +23,35 @@ impl<'a> Arena<'a> {
     }
 
     /// Allocates the next buffer, which is `tensor`'s.
-    pub fn floats(&mut self, tensor: Tensor) -> Vec<f32> {
-        self.take(tensor, 0.0)
+    pub fn floats(&mut self, tensor: Tensor) -> Floats {
+        let elements = self.next(tensor);
+        self.allocate(elements)
     }
 
     /// Allocates the next buffer, which is `tensor`'s, of 32-bit integers.
     pub fn tokens(&mut self, tensor: Tensor) -> Vec<u32> {
-        self.take(tensor, 0)
+        let buffer = vec![0; addressable(self.next(tensor))];
+        self.allocated_bytes += (buffer.capacity() * size_of::<u32>()) as u64;
+        buffer
     }
 
-    fn take<T: Clone>(&mut self, tensor: Tensor, zero: T) -> Vec<T> {
+    fn next(&mut self, tensor: Tensor) -> u64 {
         let buffer = self.left.next().expect("the list has as many buffers as the trainer");
         assert_eq!(buffer.stored, Stored::from(tensor), "the trainer allocates in the list's order");
-        self.allocate(buffer.elements, zero)
+        buffer.elements
     }
 
     /// Allocates the next `n` buffers, every parameter in some role, as one.
-    pub fn flat(&mut self, n: usize, role: Role) -> Vec<f32> {
+    pub fn flat(&mut self, n: usize, role: Role) -> Floats {
         let entries = self.left.by_ref().take(n);
         let elements =
             entries.inspect(|buffer| assert_eq!(buffer.stored.role, role)).map(|buffer| buffer.elements).sum();
-        self.allocate(elements, 0.0)
+        self.allocate(elements)
     }
 
-    fn allocate<T: Clone>(&mut self, elements: u64, zero: T) -> Vec<T> {
-        let elements = usize::try_from(elements).expect("the trainer checked that all bytes are addressable");
-        let buffer = vec![zero; elements];
-        self.allocated_bytes += (buffer.capacity() * size_of::<T>()) as u64;
+    fn allocate(&mut self, elements: u64) -> Floats {
+        let buffer = avec![[64] | 0.0; addressable(elements)];
+        self.allocated_bytes += (buffer.capacity() * size_of::<f32>()) as u64;
         buffer
     }
 
@@ -54,4 +60,8 @@ impl<'a> Arena<'a> {
         assert_eq!(self.left.len(), 0, "the trainer allocates everything that is on the list");
         self.allocated_bytes
     }
+}
+
+fn addressable(elements: u64) -> usize {
+    usize::try_from(elements).expect("the trainer checked that all bytes are addressable")
 }

@@ -8,7 +8,7 @@ use headroom_shared::gpt::tensors::ATTENTION_BLOCK;
 use super::{
     math::{exp, max, sum, sum2, vectorized},
     product::{Into, Mat, product_here},
-    team::{Disjoint, for_each, thread},
+    team::{Crew, Disjoint},
 };
 use crate::cpu::{Real, attention_forward::Heads};
 
@@ -19,22 +19,6 @@ const Q_BLOCK: usize = ATTENTION_BLOCK[0] as usize;
 /// Keys of a block.
 #[expect(clippy::cast_possible_truncation, reason = "256")]
 const K_BLOCK: usize = ATTENTION_BLOCK[1] as usize;
-
-/// The scratch of all threads, (threads, its length).
-#[derive(Debug)]
-pub struct Workspace<'a> {
-    /// All of it.
-    pub data: &'a mut [f32],
-    /// Threads that share it.
-    pub threads: usize,
-}
-
-impl<'a> Workspace<'a> {
-    fn shared(self) -> (Disjoint<'a>, usize) {
-        let len = self.data.len() / self.threads;
-        (Disjoint::new(self.data), len)
-    }
-}
 
 /// One thread's scratch, cut up.
 struct Scratch<'a> {
@@ -87,22 +71,21 @@ fn head_rows(data: &[f32], task: usize, heads: Heads, first: usize, rows: usize)
 
 /// Twin: `cpu/attention_forward.rs`.
 ///
-/// Shapes: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T); `scratch` a row of the table's a thread.
-pub fn attention_forward(out: &mut [f32], lse: &mut [f32], qkv: &[f32], heads: Heads, scratch: Workspace<'_>) {
+/// Shapes: `qkv` (B, T, 3, NH, HS) → `out` (B, T, NH, HS), `lse` (B, NH, T).
+pub fn attention_forward(out: &mut [f32], lse: &mut [f32], qkv: &[f32], heads: Heads, crew: Crew<'_>) {
     let Heads { t, c, nh, .. } = heads;
     let hs = heads.hs();
     let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
-    let (scratch, len) = scratch.shared();
     let n_heads = qkv.len() / (3 * t * hs);
-    for_each(n_heads, |task| {
-        // SAFETY: each thread has its own scratch, each head its own row of lse.
-        let (scratch, lse) = unsafe { (scratch.part(thread() * len, len), lse.part(task * t, t)) };
+    crew.team.for_each(n_heads, |task| {
+        // SAFETY: the thread's own, and each head's own row of lse.
+        let (scratch, lse) = unsafe { (crew.scratch(), lse.part(task * t, t)) };
         let mut scratch = Scratch::new(scratch, t, hs);
         let head = Head::new(qkv, task, heads);
         for q0 in (0..t).step_by(Q_BLOCK) {
             let bq = Q_BLOCK.min(t - q0);
             forward_block(&mut scratch, &mut lse[q0..][..bq], head, task, q0);
-            vectorized(|| {
+            vectorized!({
                 for (i, acc) in scratch.dq[..bq * hs].chunks_exact(hs).enumerate() {
                     // SAFETY: this head's channels of this token are nobody else's.
                     let out = unsafe { out.part((task / nh * t + q0 + i) * c + task % nh * hs, hs) };
@@ -124,21 +107,23 @@ fn forward_block(scratch: &mut Scratch<'_>, lse: &mut [f32], head: Head<'_>, tas
         let bk = K_BLOCK.min(q0 + bq - k0);
         let (queries, keys) = (head.rows(0, q0, bq), head.rows(1, k0, bk));
         product_here(scratch.scores, queries, keys.transposed(), Into::Fresh, f32::of(heads.scale()));
-        vectorized(|| {
+        vectorized!({
             for (i, scores) in scratch.scores[..bq * bk].chunks_exact_mut(bk).enumerate() {
-                let (seen, hidden) = scores.split_at_mut(bk.min(q0 + i + 1 - k0));
-                hidden.fill(0.0);
-                let largest = max(seen).max(maxima[i]);
+                // Whole rows are whole vectors: what a query does not see is taken out before and after.
+                let seen = bk.min(q0 + i + 1 - k0);
+                scores[seen..].fill(f32::NEG_INFINITY);
+                let largest = max(scores).max(maxima[i]);
                 let correction = exp(maxima[i] - largest);
-                seen.iter_mut().for_each(|score| *score = exp(*score - largest));
-                scratch.row[i] = scratch.row[i] * correction + sum(seen, |x| x);
+                scores.iter_mut().for_each(|score| *score = exp(*score - largest));
+                scores[seen..].fill(0.0);
+                scratch.row[i] = scratch.row[i] * correction + sum(scores, |x| x);
                 maxima[i] = largest;
                 if k0 > 0 {
                     scratch.dq[i * hs..][..hs].iter_mut().for_each(|acc| *acc *= correction);
                 }
                 if heads.dropout.is_some() {
                     let row = task * heads.t + q0 + i;
-                    seen.iter_mut().enumerate().for_each(|(j, score)| *score *= heads.dropped(row, k0 + j));
+                    scores.iter_mut().enumerate().for_each(|(j, score)| *score *= heads.dropped(row, k0 + j));
                 }
             }
         });
@@ -164,16 +149,14 @@ pub struct Saved<'a> {
 /// Writes the gradient of [`attention_forward`]. Twin: `cpu/attention_backward.rs`.
 ///
 /// Shapes: `dout` (B, T, NH, HS) → `dqkv` (B, T, 3, NH, HS).
-pub fn attention_backward(dqkv: &mut [f32], dout: &[f32], saved: Saved<'_>, heads: Heads, scratch: Workspace<'_>) {
+pub fn attention_backward(dqkv: &mut [f32], dout: &[f32], saved: Saved<'_>, heads: Heads, crew: Crew<'_>) {
     let Heads { t, c, nh, .. } = heads;
     let hs = heads.hs();
     let n_heads = saved.qkv.len() / (3 * t * hs);
     let dqkv = Disjoint::new(dqkv);
-    let (scratch, len) = scratch.shared();
-    for_each(n_heads, |task| {
-        // SAFETY: each thread has its own scratch.
-        let scratch = unsafe { scratch.part(thread() * len, len) };
-        let mut scratch = Scratch::new(scratch, t, hs);
+    crew.team.for_each(n_heads, |task| {
+        // SAFETY: the thread's own.
+        let mut scratch = Scratch::new(unsafe { crew.scratch() }, t, hs);
         head_backward(&mut scratch, dout, saved, heads, task);
         for (which, gradient) in [&*scratch.dq, &*scratch.dk, &*scratch.dv].into_iter().enumerate() {
             for (token, gradient) in gradient.chunks_exact(hs).enumerate() {
@@ -191,7 +174,7 @@ fn head_backward(scratch: &mut Scratch<'_>, dout: &[f32], saved: Saved<'_>, head
     let hs = heads.hs();
     let head = Head::new(saved.qkv, task, heads);
     let (douts, outs) = (head_rows(dout, task, heads, 0, t), head_rows(saved.out, task, heads, 0, t));
-    vectorized(|| {
+    vectorized!({
         for (token, d) in scratch.row.iter_mut().enumerate() {
             *d = sum2(&douts.data[token * c..][..hs], &outs.data[token * c..][..hs], |a, b| a * b);
         }
@@ -226,17 +209,13 @@ fn weights_and_gradients(
     (bq, bk): (usize, usize),
     scale: f32,
 ) {
-    vectorized(|| {
+    vectorized!({
         let rows = scratch.scores[..bq * bk].chunks_exact_mut(bk).zip(scratch.dscores[..bq * bk].chunks_exact_mut(bk));
         for (i, (scores, dscores)) in rows.enumerate() {
             let row = task * heads.t + q0 + i;
             let (lse, d) = (lse[row], scratch.row[q0 + i]);
             let seen = bk.min(q0 + i + 1 - k0);
-            let (seen_scores, hidden_scores) = scores.split_at_mut(seen);
-            let (seen_dscores, hidden_dscores) = dscores.split_at_mut(seen);
-            hidden_scores.fill(0.0);
-            hidden_dscores.fill(0.0);
-            let both = seen_scores.iter_mut().zip(seen_dscores);
+            let both = scores.iter_mut().zip(dscores.iter_mut());
             if heads.dropout.is_none() {
                 for (score, dscore) in both {
                     let weight = exp(*score - lse);
@@ -250,6 +229,8 @@ fn weights_and_gradients(
                     *score = weight * factor;
                 }
             }
+            scores[seen..].fill(0.0);
+            dscores[seen..].fill(0.0);
         }
     });
 }

@@ -1,17 +1,16 @@
 //! lm_head, softmax, cross-entropy and their gradients together, a chunk of tokens at a time: never all logits.
 
-use rayon::prelude::*;
-
 use super::{
     math::{exp, max, sum, vectorized},
     product::{Into, Mat, product},
+    team::{Disjoint, Team},
 };
 
 /// What the classifier reads and writes in any case.
 #[derive(Debug)]
 pub struct Classifier<'a> {
-    /// Threads of the team.
-    pub threads: usize,
+    /// Who computes.
+    pub team: &'a Team,
     /// Room for the logits of a chunk, (chunk, V).
     pub logits: &'a mut [f32],
     /// Each token's loss, (N).
@@ -39,7 +38,7 @@ pub struct Gradients<'a> {
 
 /// Losses, and gradients where asked. Twins: `cpu/matmul.rs`, `cpu/crossentropy.rs`.
 pub fn classify(classifier: Classifier<'_>, mut gradients: Option<Gradients<'_>>) {
-    let Classifier { threads, logits, losses, lnf, wte, targets } = classifier;
+    let Classifier { team, logits, losses, lnf, wte, targets } = classifier;
     let n = targets.len();
     let c = lnf.len() / n;
     let v = wte.len() / c;
@@ -49,15 +48,18 @@ pub fn classify(classifier: Classifier<'_>, mut gradients: Option<Gradients<'_>>
         let logits = &mut logits[..rows * v];
         let lnf = Mat::new(&lnf[start * c..][..rows * c], rows, c);
         let wte = Mat::new(wte, v, c);
-        product(threads, logits, lnf, wte.transposed(), Into::Fresh);
+        product(team, logits, lnf, wte.transposed(), Into::Fresh);
         let dloss = gradients.as_ref().map(|gradients| gradients.dloss);
-        let tokens =
-            logits.par_chunks_mut(v).zip(losses[start..][..rows].par_iter_mut()).zip(&targets[start..][..rows]);
-        tokens.for_each(|((logits, loss), &target)| *loss = softmax(logits, target as usize, dloss));
+        let losses = Disjoint::new(&mut losses[start..][..rows]);
+        team.for_each_piece(logits, v, |row, logits| {
+            // SAFETY: the row's own.
+            let loss = unsafe { losses.part(row, 1) };
+            loss[0] = softmax(logits, targets[start + row] as usize, dloss);
+        });
         if let Some(Gradients { dlnf, dwte, into, .. }) = &mut gradients {
             let dlogits = Mat::new(logits, rows, v);
-            product(threads, &mut dlnf[start * c..][..rows * c], dlogits, wte, Into::Fresh);
-            product(threads, dwte, dlogits.transposed(), lnf, *into);
+            product(team, &mut dlnf[start * c..][..rows * c], dlogits, wte, Into::Fresh);
+            product(team, dwte, dlogits.transposed(), lnf, *into);
             *into = Into::Sum;
         }
     }
@@ -66,7 +68,7 @@ pub fn classify(classifier: Classifier<'_>, mut gradients: Option<Gradients<'_>>
 /// A token's loss; its logits become their gradients where the loss counts for something.
 fn softmax(logits: &mut [f32], target: usize, dloss: Option<f32>) -> f32 {
     let at_target = logits[target];
-    let lse = vectorized(|| {
+    let lse = vectorized!({
         let largest = max(logits);
         let total = if dloss.is_some() {
             logits.iter_mut().for_each(|logit| *logit = exp(*logit - largest));

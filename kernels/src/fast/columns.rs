@@ -1,47 +1,54 @@
 //! Sums down the columns: the gradients of biases and of layer norms' parameters.
 
-use rayon::prelude::*;
-
-use super::math::vectorized;
+use super::{math::vectorized, team::Disjoint};
 
 /// Columns a task.
 const COLUMNS: usize = 64;
 
-/// Adds each column's sum of `src` to `dst`.
+/// Sums that are added to a vector's gradient: of each column of `src`, times the same element of `times`.
 ///
-/// Shapes: `src` (N, OC) → `dst` (OC).
-pub fn add_column_sums(dst: &mut [f32], src: &[f32]) {
-    let width = dst.len();
-    dst.par_chunks_mut(COLUMNS).enumerate().for_each(|(i, dst)| {
-        vectorized(|| {
+/// Shapes: `src`, `times` (N, OC) → `dst` (OC).
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnSums<'a> {
+    dst: Disjoint<'a>,
+    width: usize,
+    src: &'a [f32],
+    times: Option<&'a [f32]>,
+}
+
+impl<'a> ColumnSums<'a> {
+    /// Sums to be computed.
+    pub fn new(dst: &'a mut [f32], src: &'a [f32], times: Option<&'a [f32]>) -> Self {
+        Self { width: dst.len(), dst: Disjoint::new(dst), src, times }
+    }
+
+    /// In how many pieces they are computed.
+    pub const fn pieces(&self) -> usize {
+        self.width.div_ceil(COLUMNS)
+    }
+
+    /// Adds a piece.
+    ///
+    /// # Safety
+    /// Nobody else adds this piece meanwhile, or reads the result's part of it.
+    pub unsafe fn piece(&self, piece: usize) {
+        let start = piece * COLUMNS;
+        let n = COLUMNS.min(self.width - start);
+        // SAFETY: these columns are this piece's.
+        let dst = unsafe { self.dst.part(start, n) };
+        vectorized!({
             let mut sums = [0.0_f32; COLUMNS];
-            let n = dst.len();
-            for row in src.chunks_exact(width) {
-                let row = &row[i * COLUMNS..][..n];
-                sums[..n].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+            let rows = self.src.chunks_exact(self.width).map(|row| &row[start..][..n]);
+            match self.times {
+                None => rows.for_each(|row| sums[..n].iter_mut().zip(row).for_each(|(sum, x)| *sum += x)),
+                Some(times) => {
+                    let times = times.chunks_exact(self.width).map(|row| &row[start..][..n]);
+                    for (row, times) in rows.zip(times) {
+                        sums[..n].iter_mut().zip(row.iter().zip(times)).for_each(|(sum, (x, y))| *sum += x * y);
+                    }
+                }
             }
             dst.iter_mut().zip(&sums).for_each(|(dst, sum)| *dst += sum);
         });
-    });
-}
-
-/// Adds a layer norm's parameters' gradients.
-///
-/// Shapes: `dln`, `xhat` (N, C) → adds to `dweight` (C) and, where there is one, `dbias` (C).
-pub fn add_norm_gradients(dweight: &mut [f32], dbias: Option<&mut [f32]>, dln: &[f32], xhat: &[f32]) {
-    let width = dweight.len();
-    dweight.par_chunks_mut(COLUMNS).enumerate().for_each(|(i, dweight)| {
-        vectorized(|| {
-            let mut sums = [0.0_f32; COLUMNS];
-            let n = dweight.len();
-            for (dln, xhat) in dln.chunks_exact(width).zip(xhat.chunks_exact(width)) {
-                let (dln, xhat) = (&dln[i * COLUMNS..][..n], &xhat[i * COLUMNS..][..n]);
-                sums[..n].iter_mut().zip(dln.iter().zip(xhat)).for_each(|(sum, (d, x))| *sum += d * x);
-            }
-            dweight.iter_mut().zip(&sums).for_each(|(dst, sum)| *dst += sum);
-        });
-    });
-    if let Some(dbias) = dbias {
-        add_column_sums(dbias, dln);
     }
 }

@@ -1,8 +1,8 @@
 //! The parameters of a fresh model.
 
 use headroom_shared::gpt::tensors::Tensor;
-use rayon::prelude::*;
 
+use super::team::Team;
 use crate::{cpu::Real, layout::Layout, rng::Stream};
 
 /// Elements a task.
@@ -10,7 +10,7 @@ const PIECE: usize = 1 << 14;
 
 /// Weights as nanoGPT initialises them: normal of deviation 0.02, of 0.02 / sqrt(2 L) where a block adds to the residual
 /// stream; scales one, shifts zero. A function of the seed alone.
-pub fn initialize(params: &mut [f32], layout: &Layout, n_layer: usize, seed: u64) {
+pub fn initialize(team: &Team, params: &mut [f32], layout: &Layout, n_layer: usize, seed: u64) {
     for (entry, name) in layout.entries().iter().zip(0_u64..) {
         let params = &mut params[entry.range.clone()];
         let deviation = match entry.parameter.tensor {
@@ -25,7 +25,7 @@ pub fn initialize(params: &mut [f32], layout: &Layout, n_layer: usize, seed: u64
                 continue;
             }
         };
-        params.par_chunks_mut(PIECE).enumerate().for_each(|(i, params)| {
+        team.for_each_piece(params, PIECE, |i, params| {
             // Each normal number takes two of the stream.
             let mut stream = Stream::new(seed, name).at(2 * (i * PIECE) as u64);
             for param in params {

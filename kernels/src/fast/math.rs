@@ -1,13 +1,18 @@
 //! Elementary functions as straight-line arithmetic, so that loops over them become vector instructions.
 
-use pulp::Arch;
-
-/// Runs a loop with the widest vectors this machine has.
-#[inline(always)]
-pub fn vectorized<R>(work: impl FnOnce() -> R) -> R {
-    // Asking the machine is one load after the first time.
-    Arch::new().dispatch(work)
+/// Runs an expression, a loop most often, with the widest vectors this machine has.
+///
+/// A macro, since a closure that is not forced inline is compiled for the least machine there is, and runs so.
+macro_rules! vectorized {
+    ($work:expr) => {
+        // Asking the machine is one load after the first time.
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || $work,
+        )
+    };
 }
+pub(super) use vectorized;
 
 /// e^x; relative error below 2e-7 from -87 to 88, and 0 or near the largest float beyond.
 ///

@@ -1,22 +1,22 @@
-//! The residual stream's additions and its layer norms, a row at a time while it is in cache.
-
-use rayon::prelude::*;
+//! Layer norms, and what is added to the residual stream before them; over some of its rows.
 
 use super::math::{sum, sum2, sum3, vectorized};
 use crate::cpu::{dropout::Dropout, layernorm_forward::EPS};
 
-/// Rows a task; few enough to share, many enough to be worth waking a thread.
-const ROWS: usize = 16;
+/// Adds a branch that was dropped in part, and its bias, to the residual stream. Twin: `cpu/residual_forward.rs`.
+///
+/// Shapes: `residual`, `branch` (N, C), their first element number `start` of all.
+#[expect(clippy::cast_possible_truncation, reason = "a mask of more than 2^32 elements repeats itself")]
+pub fn add_dropped(residual: &mut [f32], branch: &[f32], bias: Option<&[f32]>, dropout: Dropout, start: usize) {
+    let bias_of = |j: usize| bias.map_or(0.0, |bias| bias[j % bias.len()]);
+    for (j, (x, branch)) in residual.iter_mut().zip(branch).enumerate() {
+        *x += (branch + bias_of(j)) * dropout.factor((start + j) as u32);
+    }
+}
 
-/// What is still to be added to the residual stream before it is normalised.
-#[derive(Clone, Copy, Debug)]
-pub enum Pending<'a> {
-    /// Nothing: the product was added already, and there is no bias.
-    Nothing,
-    /// The branch's bias; its product was added already.
-    Bias(&'a [f32]),
-    /// The branch, its bias, and what dropout takes of both.
-    Dropped(&'a [f32], Option<&'a [f32]>, Dropout),
+/// Adds a bias to each row.
+pub fn add_bias(rows: &mut [f32], bias: &[f32]) {
+    rows.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
 }
 
 /// A layer norm's parameters.
@@ -39,41 +39,19 @@ pub struct Output<'a> {
     pub ln: &'a mut [f32],
 }
 
-/// Adds what is pending to the residual stream, in place, and normalises it.
+/// Normalises rows. Twin: `cpu/layernorm_forward.rs`.
 ///
-/// Shapes: `residual` (N, C). Twin: `cpu/layernorm_forward.rs`, after `cpu/residual_forward.rs`.
-pub fn add_and_norm(output: Output<'_>, residual: &mut [f32], pending: Pending<'_>, affine: Affine<'_>) {
+/// Shapes: `inp` (N, C).
+pub fn norm_forward(output: Output<'_>, inp: &[f32], affine: Affine<'_>) {
     let c = affine.weight.len();
     let Output { xhat, rstd, ln } = output;
-    let rows = residual.par_chunks_mut(ROWS * c).zip(xhat.par_chunks_mut(ROWS * c));
-    let rows = rows.zip(ln.par_chunks_mut(ROWS * c)).zip(rstd.par_chunks_mut(ROWS)).enumerate();
-    rows.for_each(|(task, (((residual, xhat), ln), rstd))| {
-        vectorized(|| {
-            let rows = residual.chunks_exact_mut(c).zip(xhat.chunks_exact_mut(c)).zip(ln.chunks_exact_mut(c));
-            for (i, (((residual, xhat), ln), rstd)) in rows.zip(rstd).enumerate() {
-                add(residual, pending, (task * ROWS + i) * c);
-                *rstd = normalize(xhat, residual);
-                scale_and_shift(ln, xhat, affine);
-            }
-        });
-    });
-}
-
-/// Adds what is pending to the residual stream, for a pass that normalises nothing afterwards.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "a mask of more than 2^32 elements repeats itself")]
-fn add(residual: &mut [f32], pending: Pending<'_>, start: usize) {
-    match pending {
-        Pending::Nothing => {}
-        Pending::Bias(bias) => residual.iter_mut().zip(bias).for_each(|(x, b)| *x += b),
-        Pending::Dropped(branch, bias, dropout) => {
-            let branch = &branch[start..][..residual.len()];
-            for (j, (x, branch)) in residual.iter_mut().zip(branch).enumerate() {
-                let bias = bias.map_or(0.0, |bias| bias[j]);
-                *x += (branch + bias) * dropout.factor((start + j) as u32);
-            }
+    vectorized!({
+        let rows = inp.chunks_exact(c).zip(xhat.chunks_exact_mut(c)).zip(ln.chunks_exact_mut(c));
+        for (((inp, xhat), ln), rstd) in rows.zip(rstd) {
+            *rstd = normalize(xhat, inp);
+            scale_and_shift(ln, xhat, affine);
         }
-    }
+    });
 }
 
 #[inline(always)]
@@ -97,32 +75,45 @@ fn scale_and_shift(ln: &mut [f32], xhat: &[f32], affine: Affine<'_>) {
 /// A layer norm's result again from what forward kept.
 pub fn restore(ln: &mut [f32], xhat: &[f32], affine: Affine<'_>) {
     let c = affine.weight.len();
-    ln.par_chunks_mut(ROWS * c).zip(xhat.par_chunks(ROWS * c)).for_each(|(ln, xhat)| {
-        vectorized(|| {
-            ln.chunks_exact_mut(c).zip(xhat.chunks_exact(c)).for_each(|(ln, xhat)| scale_and_shift(ln, xhat, affine));
-        });
+    vectorized!({
+        ln.chunks_exact_mut(c).zip(xhat.chunks_exact(c)).for_each(|(ln, xhat)| scale_and_shift(ln, xhat, affine));
     });
 }
 
-/// Adds the gradient of a layer norm's input to the residual stream's, or writes it there.
+/// What the backward of a layer norm reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalized<'a> {
+    /// The gradient of its result, (N, C).
+    pub dln: &'a [f32],
+    /// (N, C).
+    pub xhat: &'a [f32],
+    /// (N).
+    pub rstd: &'a [f32],
+    /// (C).
+    pub weight: &'a [f32],
+}
+
+/// The gradient of a layer norm's input, and of what went past it.
 ///
-/// Shapes: `dln` (N, C), `xhat` (N, C), `rstd` (N), `weight` (C) → `dresidual` (N, C).
-/// Twin: `cpu/layernorm_backward.rs`.
-pub fn norm_backward(dresidual: &mut [f32], adds: bool, dln: &[f32], xhat: &[f32], rstd: &[f32], weight: &[f32]) {
+/// Shapes: `past` (N, C) → `dinp` (N, C). Twin: `cpu/layernorm_backward.rs`.
+pub fn norm_backward(dinp: &mut [f32], past: Option<&[f32]>, normalized: Normalized<'_>) {
+    let Normalized { dln, xhat, rstd, weight } = normalized;
     let c = weight.len();
-    let rows = dresidual.par_chunks_mut(ROWS * c).zip(dln.par_chunks(ROWS * c));
-    rows.zip(xhat.par_chunks(ROWS * c)).zip(rstd.par_chunks(ROWS)).for_each(|(((dresidual, dln), xhat), rstd)| {
-        vectorized(|| {
-            let rows = dresidual.chunks_exact_mut(c).zip(dln.chunks_exact(c)).zip(xhat.chunks_exact(c));
-            for (((dresidual, dln), xhat), &rstd) in rows.zip(rstd) {
-                let mean = sum2(dln, weight, |d, w| d * w) / c as f32;
-                let mean_xhat = sum3(dln, weight, xhat, |d, w, x| d * w * x) / c as f32;
-                let rows = dresidual.iter_mut().zip(dln).zip(weight).zip(xhat);
-                for (((dresidual, d), w), xhat) in rows {
-                    let gradient = rstd * (d * w - mean - xhat * mean_xhat);
-                    *dresidual = if adds { *dresidual + gradient } else { gradient };
+    vectorized!({
+        let rows = dinp.chunks_exact_mut(c).zip(dln.chunks_exact(c)).zip(xhat.chunks_exact(c));
+        for (i, (((dinp, dln), xhat), &rstd)) in rows.zip(rstd).enumerate() {
+            let mean = sum2(dln, weight, |d, w| d * w) / c as f32;
+            let mean_xhat = sum3(dln, weight, xhat, |d, w, x| d * w * x) / c as f32;
+            let gradients = dln.iter().zip(weight).zip(xhat).map(|((d, w), x)| rstd * (d * w - mean - x * mean_xhat));
+            match past {
+                None => dinp.iter_mut().zip(gradients).for_each(|(dinp, gradient)| *dinp = gradient),
+                Some(past) => {
+                    let past = &past[i * c..][..c];
+                    dinp.iter_mut()
+                        .zip(gradients.zip(past))
+                        .for_each(|(dinp, (gradient, past))| *dinp = past + gradient);
                 }
             }
-        });
+        }
     });
 }

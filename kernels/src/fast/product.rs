@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
 
-use super::team::{Disjoint, Team, for_each};
+use super::team::{Disjoint, Team};
 
 /// A matrix in a slice: element (i, j) is at i * row + j * column.
 #[derive(Clone, Copy, Debug)]
@@ -107,37 +107,69 @@ unsafe fn raw(dst: *mut f32, row: usize, lhs: Mat<'_>, rhs: Mat<'_>, into: Into,
     }
 }
 
-/// Below this many multiplications a product is one thread's: waking another would take longer.
-const WORTH_SHARING: usize = 1 << 17;
+/// A product to be computed by several threads: `dst` = `lhs` x `rhs`, or that added to it.
+///
+/// Shapes: `lhs` (M, K), `rhs` (K, N) → `dst` (M, N), rows one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a> {
+    dst: Disjoint<'a>,
+    lhs: Mat<'a>,
+    rhs: Mat<'a>,
+    into: Into,
+}
 
 /// Pieces start at multiples of this many rows or columns, a kernel's width.
 const GRAIN: usize = 32;
 
-/// [`product_here`] with the scale 1, cut among the team's threads along the longer side of the result.
-///
-/// # Panics
-/// As [`product_here`].
-pub fn product(threads: usize, dst: &mut [f32], lhs: Mat<'_>, rhs: Mat<'_>, into: Into) {
-    let (m, k, n) = (lhs.rows, lhs.cols, rhs.cols);
-    assert!(dst.len() >= m * n, "the result has room");
-    if threads == 1 || m * k * n < WORTH_SHARING {
-        return product_here(dst, lhs, rhs, into, 1.0);
+impl<'a> Product<'a> {
+    /// A product that is not computed yet.
+    ///
+    /// # Panics
+    /// The result has no room.
+    pub fn new(dst: &'a mut [f32], lhs: Mat<'a>, rhs: Mat<'a>, into: Into) -> Self {
+        assert!(dst.len() >= lhs.rows * rhs.cols, "the result has room");
+        Self { dst: Disjoint::new(dst), lhs, rhs, into }
     }
-    let longer = m.max(n);
-    let piece = longer.div_ceil(threads).next_multiple_of(GRAIN);
-    let pieces = longer.div_ceil(piece);
-    let dst = Disjoint::new(dst);
-    for_each(pieces, |i| {
-        let start = i * piece;
-        let len = piece.min(longer - start);
+
+    /// Computes a piece of so many, cut along the longer side of the result.
+    ///
+    /// # Safety
+    /// Nobody else computes this piece meanwhile, or reads or writes the result's part of it.
+    ///
+    /// # Panics
+    /// Shapes disagree, or a matrix leaves its slice.
+    pub unsafe fn piece(&self, piece: usize, pieces: usize) {
+        let Self { lhs, rhs, .. } = *self;
+        let (m, n) = (lhs.rows, rhs.cols);
+        let longer = m.max(n);
+        let len = longer.div_ceil(pieces).next_multiple_of(GRAIN);
+        let start = piece * len;
+        if start >= longer {
+            return;
+        }
+        let len = len.min(longer - start);
         let (lhs, rhs, at, reach) = if m >= n {
             (lhs.rows_from(start, len), rhs, start * n, len * n)
         } else {
             (lhs, rhs.transposed().rows_from(start, len).transposed(), start, (m - 1) * n + len)
         };
-        // SAFETY: pieces are rows or columns of their own; the slice handed out is only a start and a bound.
-        unsafe { raw(dst.start(at, reach), n, lhs, rhs, into, 1.0) };
-    });
+        // SAFETY: pieces are rows or columns of their own, and this one is the caller's.
+        unsafe { raw(self.dst.start(at, reach), n, lhs, rhs, self.into, 1.0) };
+    }
+}
+
+/// Below this many multiplications a product is one thread's: telling another would take longer.
+const WORTH_SHARING: usize = 1 << 17;
+
+/// [`product_here`] with the scale 1, on the team's threads.
+///
+/// # Panics
+/// As [`product_here`].
+pub fn product(team: &Team, dst: &mut [f32], lhs: Mat<'_>, rhs: Mat<'_>, into: Into) {
+    let pieces = if lhs.rows * lhs.cols * rhs.cols < WORTH_SHARING { 1 } else { team.threads() };
+    let product = Product::new(dst, lhs, rhs, into);
+    // SAFETY: every piece once.
+    team.for_each(pieces, |piece| unsafe { product.piece(piece, pieces) });
 }
 
 /// Rows and columns of the matrices that [`gemm_rate`] multiplies.
@@ -157,18 +189,14 @@ pub const fn gemm_rate_bytes(threads: usize) -> u64 {
 pub fn gemm_rate(team: &Team, time: Duration) -> f64 {
     const SIDE: usize = GEMM_SIDE;
     let operand = vec![0.5_f32; SIDE * SIDE];
-    let mut results: Vec<Vec<f32>> = vec![vec![0.0; SIDE * SIDE]; team.threads()];
+    let mut results = vec![0.0_f32; SIDE * SIDE * team.threads()];
     let mut seconds = Vec::new();
     let start = Instant::now();
     while start.elapsed() < time || seconds.len() < 3 {
         let round = Instant::now();
-        team.install(|| {
-            let starts: Vec<_> = results.iter_mut().map(|result| Disjoint::new(result)).collect();
-            for_each(starts.len(), |i| {
-                let (lhs, rhs) = (Mat::new(&operand, SIDE, SIDE), Mat::new(&operand, SIDE, SIDE).transposed());
-                // SAFETY: each result is used once.
-                product_here(unsafe { starts[i].part(0, SIDE * SIDE) }, lhs, rhs, Into::Fresh, 1.0);
-            });
+        team.for_each_piece(&mut results, SIDE * SIDE, |_, result| {
+            let operand = Mat::new(&operand, SIDE, SIDE);
+            product_here(result, operand, operand.transposed(), Into::Fresh, 1.0);
         });
         seconds.push(round.elapsed().as_secs_f64());
     }
@@ -201,11 +229,11 @@ mod tests {
             ] {
                 let want = naive(lhs, rhs);
                 let mut got = vec![1.0; m * n];
-                team.install(|| product(3, &mut got, lhs, rhs, Into::Fresh));
+                product(&team, &mut got, lhs, rhs, Into::Fresh);
                 let far =
                     |got: &[f32], plus: f32| got.iter().zip(&want).any(|(got, want)| (got - want - plus).abs() >= 1e-3);
                 assert!(got.iter().all(|x| x.is_finite()) && !far(&got, 0.0), "({m}, {k}, {n})");
-                team.install(|| product(3, &mut got, lhs, rhs, Into::Sum));
+                product(&team, &mut got, lhs, rhs, Into::Sum);
                 assert!(got.iter().zip(&want).all(|(got, want)| (got - 2.0 * want).abs() < 1e-3), "({m}, {k}, {n})");
                 assert!(far(&got, 0.5), "the comparison can fail");
             }

@@ -2,54 +2,70 @@
 
 use headroom_shared::gpt::tensors::Tensor;
 
-use super::arena::Arena;
+use super::arena::{Arena, Floats};
 
 /// What a block's forward keeps for its backward.
 #[derive(Debug)]
 pub(super) struct Block {
-    pub(super) xhat1: Vec<f32>,
-    pub(super) rstd1: Vec<f32>,
-    pub(super) qkv: Vec<f32>,
-    pub(super) atty: Vec<f32>,
-    pub(super) lse: Vec<f32>,
-    pub(super) xhat2: Vec<f32>,
-    pub(super) rstd2: Vec<f32>,
-    pub(super) fch: Vec<f32>,
-    pub(super) fch_gelu: Vec<f32>,
+    pub(super) xhat1: Floats,
+    pub(super) rstd1: Floats,
+    pub(super) qkv: Floats,
+    pub(super) atty: Floats,
+    pub(super) lse: Floats,
+    pub(super) xhat2: Floats,
+    pub(super) rstd2: Floats,
+    pub(super) fch: Floats,
+    pub(super) fch_gelu: Floats,
 }
 
 /// Room for one pass; (N, ...) with N = B * T.
 #[derive(Debug)]
 pub(super) struct Room {
-    pub(super) residual: Vec<f32>,
-    pub(super) ln: Vec<f32>,
-    /// A branch before dropout, and its gradient after; empty without dropout.
-    pub(super) branch: Vec<f32>,
+    pub(super) residual: Floats,
+    pub(super) ln: Floats,
+    /// Attention's branch before dropout, and its gradient after; empty without dropout.
+    pub(super) attproj: Floats,
+    /// The same of the other branch.
+    pub(super) fcproj: Floats,
     pub(super) blocks: Vec<Block>,
-    pub(super) xhatf: Vec<f32>,
-    pub(super) rstdf: Vec<f32>,
-    pub(super) logits: Vec<f32>,
-    pub(super) losses: Vec<f32>,
-    pub(super) dresidual: Vec<f32>,
-    pub(super) dln: Vec<f32>,
-    pub(super) datty: Vec<f32>,
-    pub(super) dqkv: Vec<f32>,
-    pub(super) dfch: Vec<f32>,
-    pub(super) scratch: Vec<f32>,
+    pub(super) xhatf: Floats,
+    pub(super) rstdf: Floats,
+    pub(super) logits: Floats,
+    pub(super) losses: Floats,
+    /// The gradient of the residual stream after a block.
+    pub(super) dresidual: Floats,
+    /// The same between the block's branches.
+    pub(super) dresidual2: Floats,
+    pub(super) dln: Floats,
+    pub(super) datty: Floats,
+    pub(super) dqkv: Floats,
+    pub(super) dfch: Floats,
 }
 
 impl Room {
     pub(super) fn new(arena: &mut Arena<'_>, l: usize, drops: bool) -> Self {
         let [residual, ln] = [Tensor::Residual, Tensor::Ln1].map(|tensor| arena.floats(tensor));
-        let branch = if drops { arena.floats(Tensor::Attproj) } else { Vec::new() };
+        let [attproj, fcproj] =
+            [Tensor::Attproj, Tensor::Fcproj].map(|tensor| if drops { arena.floats(tensor) } else { Floats::new(0) });
         let blocks = (0..l).map(|_| Block::new(arena)).collect();
-        let [xhatf, rstdf, logits, losses] =
-            [Tensor::XhatF, Tensor::LnfRstd, Tensor::TrainerLogits, Tensor::FusedLosses]
-                .map(|tensor| arena.floats(tensor));
-        let [dresidual, dln, datty, dqkv, dfch, scratch] =
-            [Tensor::Dresidual, Tensor::Dln1, Tensor::Datty, Tensor::Dqkv, Tensor::Dfch, Tensor::AttScratch]
-                .map(|tensor| arena.floats(tensor));
-        Self { residual, ln, branch, blocks, xhatf, rstdf, logits, losses, dresidual, dln, datty, dqkv, dfch, scratch }
+        let mut next = |tensor| arena.floats(tensor);
+        Self {
+            residual,
+            ln,
+            attproj,
+            fcproj,
+            blocks,
+            xhatf: next(Tensor::XhatF),
+            rstdf: next(Tensor::LnfRstd),
+            logits: next(Tensor::TrainerLogits),
+            losses: next(Tensor::FusedLosses),
+            dresidual: next(Tensor::Dresidual),
+            dresidual2: next(Tensor::Dresidual),
+            dln: next(Tensor::Dln1),
+            datty: next(Tensor::Datty),
+            dqkv: next(Tensor::Dqkv),
+            dfch: next(Tensor::Dfch),
+        }
     }
 }
 

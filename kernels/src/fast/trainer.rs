@@ -7,7 +7,14 @@ use headroom_shared::gpt::{
 };
 use thiserror::Error;
 
-use super::{adamw, arena::Arena, initial::initialize, model::Model, room::Room, team::Team};
+use super::{
+    adamw,
+    arena::{Arena, Floats},
+    initial::initialize,
+    model::Model,
+    room::Room,
+    team::{Crew, Team},
+};
 use crate::{
     cpu::{
         adamw_update::AdamW,
@@ -27,7 +34,7 @@ pub enum TrainerError {
     Tensor(#[from] TensorTooLarge),
     /// The threads.
     #[error("the threads that compute cannot be started: {0}")]
-    Threads(#[from] rayon::ThreadPoolBuildError),
+    Threads(#[from] std::io::Error),
 }
 
 /// One micro-step of an iteration.
@@ -49,13 +56,14 @@ pub struct Trainer {
     team: Team,
     planned: Buffers,
     allocated_bytes: u64,
-    params: Vec<f32>,
-    grads: Vec<f32>,
-    m: Vec<f32>,
-    v: Vec<f32>,
+    params: Floats,
+    grads: Floats,
+    m: Floats,
+    v: Floats,
     inputs: Vec<u32>,
     targets: Vec<u32>,
     room: Room,
+    scratch: Floats,
 }
 
 impl Trainer {
@@ -77,8 +85,9 @@ impl Trainer {
         let [m, v] = [Role::ExpAvg, Role::ExpAvgSq].map(|role| arena.flat(n, role));
         let [inputs, targets] = [Tensor::Tokens; 2].map(|tensor| arena.tokens(tensor));
         let room = Room::new(&mut arena, sizes.l, config.dropout() > 0.0);
+        let scratch = arena.floats(Tensor::AttScratch);
         let allocated_bytes = arena.finish();
-        Ok(Self { layout, sizes, team, allocated_bytes, planned, params, grads, m, v, inputs, targets, room })
+        Ok(Self { layout, sizes, team, allocated_bytes, planned, params, grads, m, v, inputs, targets, room, scratch })
     }
 
     /// What was to be allocated.
@@ -131,7 +140,7 @@ impl Trainer {
     /// Gives the parameters a fresh model's values.
     pub fn initialize(&mut self, seed: u64) {
         let (params, layout, l) = (&mut self.params, &self.layout, self.sizes.l);
-        self.team.install(|| initialize(params, layout, l, seed));
+        initialize(&self.team, params, layout, l, seed);
     }
 
     /// The batch to be computed next, (B, T) each: inputs and targets, to be written by the caller.
@@ -158,34 +167,32 @@ impl Trainer {
     fn run(&mut self, micro: Option<Micro>) -> f64 {
         let (inp, targets, v) = (&self.inputs, &self.targets, self.sizes.v);
         assert!(inp.iter().chain(targets).all(|&token| (token as usize) < v), "a token is a row of the embedding");
-        let model =
-            Model { layout: &self.layout, sizes: self.sizes, threads: self.team.threads(), params: &self.params };
+        let crew = Crew::new(&self.team, &mut self.scratch);
+        let model = Model { layout: &self.layout, sizes: self.sizes, params: &self.params, crew };
         let (grads, room) = (&mut self.grads, &mut self.room);
-        self.team.install(|| {
-            if let Some(micro) = micro {
-                if micro.first {
-                    model.clear_vectors(grads);
-                }
-                model.forward(room, inp, micro.dropout);
-                model.backward(room, grads, inp, targets, micro);
-            } else {
-                model.forward(room, inp, DropoutPass::NONE);
-                model.classify(room, targets, None);
+        if let Some(micro) = micro {
+            if micro.first {
+                model.clear_vectors(grads);
             }
-        });
+            model.forward(room, inp, micro.dropout);
+            model.backward(room, grads, inp, targets, micro);
+        } else {
+            model.forward(room, inp, DropoutPass::NONE);
+            model.classify(room, targets, None);
+        }
         self.room.losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / targets.len() as f64
     }
 
     /// The length of all gradients together.
     #[must_use]
     pub fn gradient_norm(&self) -> f64 {
-        self.team.install(|| adamw::norm(&self.grads))
+        adamw::norm(&self.team, &self.grads)
     }
 
     /// Updates every parameter from its gradient. `weight_decay` is that of matrices; vectors do not decay.
     pub fn update(&mut self, adamw: AdamW) {
         let state = adamw::State { params: &mut self.params, m: &mut self.m, v: &mut self.v, grads: &self.grads };
         let layout = &self.layout;
-        self.team.install(|| adamw::adamw_update(state, layout, adamw));
+        adamw::adamw_update(&self.team, state, layout, adamw);
     }
 }

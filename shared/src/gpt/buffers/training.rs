@@ -19,8 +19,10 @@ pub fn cpu_training(config: &GptConfig, batch_size: u64, threads: u64) -> Result
     for tensor in [Tensor::Tokens, Tensor::Tokens, Tensor::Residual, Tensor::Ln1] {
         buffers.add(tensor, None)?;
     }
+    // A block's two branches before dropout, and their gradients after.
     if config.dropout() > 0.0 {
         buffers.add(Tensor::Attproj, None)?;
+        buffers.add(Tensor::Fcproj, None)?;
     }
     buffers.add_blocks(config, &CPU_BLOCK)?;
     for tensor in CPU_ONCE {
@@ -43,11 +45,13 @@ const CPU_BLOCK: [Tensor; 9] = [
     Tensor::FchGelu,
 ];
 
-const CPU_ONCE: [Tensor; 10] = [
+const CPU_ONCE: [Tensor; 11] = [
     Tensor::XhatF,
     Tensor::LnfRstd,
     Tensor::TrainerLogits,
     Tensor::FusedLosses,
+    // After a block, and between its branches.
+    Tensor::Dresidual,
     Tensor::Dresidual,
     Tensor::Dln1,
     Tensor::Datty,
