@@ -13,7 +13,10 @@ use headroom_kernels::{
     sampling::Sampling,
     weights::{Naming, model_header, write_model},
 };
-use headroom_shared::gpt::{GptConfig, GptShape};
+use headroom_shared::{
+    gpt::{GptConfig, GptShape},
+    text::english,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -210,6 +213,10 @@ fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
     });
 }
 
+fn grouped(n: usize) -> String {
+    english().grouped(n as u64)
+}
+
 #[test]
 fn broken_files_are_named_and_leave_a_way_back() {
     demo("broken_files_are_named_and_leave_a_way_back", &[], async |page| {
@@ -228,7 +235,11 @@ fn broken_files_are_named_and_leave_a_way_back() {
         );
         let other_shape = [&whole[..8], other_shape.as_bytes(), &whole[8 + header_bytes..]].concat();
         for (name, bytes, says) in [
-            ("cut.safetensors", &whole[..whole.len() - 5000], "transformer."),
+            (
+                "cut.safetensors",
+                &whole[..whole.len() - 5000],
+                &*format!("the file has {}: it is cut short", grouped(whole.len() - 5000)),
+            ),
             ("claims.safetensors", &huge[..], "transformer.wte.weight"),
             ("long.safetensors", &[0xFF; 64][..], "long"),
             ("shape.safetensors", &other_shape[..], "[256, 64]"),
@@ -241,6 +252,7 @@ fn broken_files_are_named_and_leave_a_way_back() {
             page.until(&format!("{name} is refused"), FAILED).await;
             let told = page.text("[data-testid=failure]").await;
             assert!(told.contains(says), "{name}: {told}");
+            assert!(told.contains(&format!("In {name}: ")), "{told}");
             page.click("[data-testid=failure] .button").await;
             page.until("the model that ships is back", READY).await;
         }

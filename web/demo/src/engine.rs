@@ -5,7 +5,12 @@ use headroom_kernels::{
     sampling::{Candidate, Sampling, candidates},
     wgpu::{Generator, GpuError},
 };
-use headroom_shared::{demo::Allocated, gpt::buffers::Buffer, order::sorted, text::Text};
+use headroom_shared::{
+    demo::Allocated,
+    gpt::buffers::Buffer,
+    order::sorted,
+    text::{self, Text},
+};
 
 /// What it runs on.
 #[derive(Debug)]
@@ -26,10 +31,18 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// In a sentence.
+    /// In a few words.
     pub fn text(&self) -> Text {
         match self {
             Self::Cpu(error) => error.text(),
+            Self::Gpu(error) => error.text(),
+        }
+    }
+
+    /// In a sentence: those of a GPU are ones already.
+    pub fn sentence(&self) -> Text {
+        match self {
+            Self::Cpu(error) => text::demo_on_the_cpu(error.text()),
             Self::Gpu(error) => error.text(),
         }
     }

@@ -35,8 +35,9 @@ fn failure(kind: FailureKind, text: impl Into<Text>) -> Failure {
     Failure { kind, text: text.into(), hint: None }
 }
 
-fn of_weights(error: &WeightsError) -> Failure {
-    Failure { kind: FailureKind::Files, text: error.text(), hint: error.hint().map(Text::from) }
+fn of_weights(name: &str, error: &WeightsError) -> Failure {
+    let text = text::demo_in_file(name, error.text());
+    Failure { kind: FailureKind::Files, text, hint: error.hint().map(Text::from) }
 }
 
 fn unread(name: &str, reason: String) -> Failure {
@@ -54,12 +55,16 @@ pub async fn open(
     let hints = match &folder.config {
         Some(config) => {
             let text = whole(config, "config.json", MAX_CONFIG_JSON_BYTES).await?;
-            Hints::from_config_json(&text).map_err(|error| of_weights(&error))?
+            // What it says of that file names it.
+            Hints::from_config_json(&text).map_err(|error| {
+                let text = text::demo_sentence(error.text());
+                Failure { kind: FailureKind::Files, text, hint: error.hint().map(Text::from) }
+            })?
         }
         None => Hints::default(),
     };
     let header = header(&folder).await?;
-    let catalogue = Catalogue::new(&header, &hints).map_err(|error| of_weights(&error))?;
+    let catalogue = Catalogue::new(&header, &hints).map_err(|error| of_weights(&folder.file, &error))?;
     let config = *catalogue.config();
     let tokenizer = folder.tokenizer(&catalogue).await?;
 
@@ -97,6 +102,8 @@ pub async fn open(
 struct Folder {
     /// The weights' name; empty for those that ship.
     name: String,
+    /// What messages call them.
+    file: String,
     weights: Data,
     config: Option<Data>,
     tokenizer_json: Option<Data>,
@@ -106,12 +113,14 @@ struct Folder {
 
 impl Folder {
     async fn of(source: Source, files: &[File]) -> Result<Self, Failure> {
-        let none =
-            |weights, name| Self { name, weights, config: None, tokenizer_json: None, vocab: None, merges: None };
+        let none = |weights, name: String, file: &str| {
+            let file = file.to_owned();
+            Self { name, file, weights, config: None, tokenizer_json: None, vocab: None, merges: None }
+        };
         if let Source::Shipped(address) = source {
             let weights = Data::fetch(&address).await;
             let weights = weights.map_err(|reason| failure(FailureKind::Files, text::demo_not_fetched(reason)))?;
-            return Ok(none(weights, String::new()));
+            return Ok(none(weights, String::new(), address.rsplit('/').next().unwrap_or_default()));
         }
         let named = |names: &[&str]| {
             let found = files.iter().find(|file| names.contains(&file.name().to_ascii_lowercase().as_str()));
@@ -131,7 +140,7 @@ impl Folder {
             tokenizer_json: named(&["tokenizer.json"]),
             vocab: named(&["vocab.json", "encoder.json"]),
             merges: named(&["merges.txt", "vocab.bpe"]),
-            ..none(Data::of_file(weights), weights.name())
+            ..none(Data::of_file(weights), weights.name(), &weights.name())
         })
     }
 
@@ -140,7 +149,7 @@ impl Folder {
         let vocab_size = catalogue.config().vocab_size();
         let tokenizer = match (catalogue.tokenizer(), &self.tokenizer_json, (&self.vocab, &self.merges)) {
             (Some(weights::Tokenizer::Char(chars)), ..) => {
-                let broken = |_| failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size));
+                let broken = |_| failure(FailureKind::Files, text::demo_no_tokenizer(text::count(vocab_size)));
                 Tokenizer::Char(CharTokenizer::try_from(chars.clone()).map_err(broken)?)
             }
             (_, Some(file), _) => {
@@ -159,11 +168,11 @@ impl Folder {
             (known, ..) if known.is_some() || (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
             }
-            _ => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size))),
+            _ => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(text::count(vocab_size)))),
         };
         let known = tokenizer.vocab_size();
         if known > vocab_size {
-            let text = text::demo_other_tokenizer(known, vocab_size);
+            let text = text::demo_other_tokenizer(text::count(known), text::count(vocab_size));
             return Err(failure(FailureKind::Files, text));
         }
         Ok(tokenizer)
@@ -193,11 +202,11 @@ async fn whole(data: &Data, name: &str, bytes_max: u64) -> Result<Vec<u8>, Failu
 
 async fn header(folder: &Folder) -> Result<Header, Failure> {
     let data = &folder.weights;
-    let unread = |reason| unread(&folder.name, reason);
+    let unread = |reason| unread(&folder.file, reason);
     let prefix = data.read(0..PREFIX_BYTES as u64).await.map_err(unread)?;
-    let range = header_range(&prefix, data.bytes()).map_err(|error| of_weights(&error))?;
+    let range = header_range(&prefix, data.bytes()).map_err(|error| of_weights(&folder.file, &error))?;
     let header = data.read(range).await.map_err(unread)?;
-    Header::parse(&header, data.bytes()).map_err(|error| of_weights(&error))
+    Header::parse(&header, data.bytes()).map_err(|error| of_weights(&folder.file, &error))
 }
 
 async fn request_gpu() -> Result<Gpu, Text> {
@@ -250,7 +259,11 @@ async fn allocate(
     if let (Err(error), Some(true)) = (&machine.gpu, chosen.map(Way::is_webgpu)) {
         return Err(failure(FailureKind::Device, error.clone()));
     }
-    let refused = opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| plan.refusal.clone());
+    let refused = opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| {
+        let why = plan.refusal.clone()?;
+        // A GPU's own words are sentences.
+        Some(if plan.way.is_webgpu() { why } else { text::demo_way_refused(plan.way.text(), why) })
+    });
     Err(failure(FailureKind::DoesNotFit, refused.unwrap_or_else(|| text::DEMO_FITS_NOWHERE.into())))
 }
 
@@ -274,8 +287,8 @@ async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> R
         let full = |_| failure(FailureKind::Device, text::demo_staging_full(entry.name.as_str()));
         let mut values = zeros(entry.range.len()).map_err(full)?;
         for read in catalogue.reads_of(entry, READ_BYTES) {
-            let bytes = folder.weights.read(read.range.clone()).await.map_err(|reason| unread(&folder.name, reason))?;
-            catalogue.take_one(&read, &bytes, &mut values).map_err(|error| of_weights(&error))?;
+            let bytes = folder.weights.read(read.range.clone()).await.map_err(|reason| unread(&folder.file, reason))?;
+            catalogue.take_one(&read, &bytes, &mut values).map_err(|error| of_weights(&folder.file, &error))?;
             read_bytes += read.range.end - read.range.start;
             if host::now_millis() - told > TELL_EVERY_MILLIS {
                 host::tell(&Tell::Progress { read_bytes, all_bytes });
@@ -294,7 +307,7 @@ async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> R
                 written
             }
         };
-        written.map_err(|error| failure(FailureKind::Device, error.text()))?;
+        written.map_err(|error| failure(FailureKind::Device, error.sentence()))?;
     }
     Ok(backend)
 }

@@ -51,7 +51,7 @@ impl Fault {
     fn tell(self) {
         let (kind, text) = match self {
             Self::Prompt(text) => (FailureKind::Prompt, text),
-            Self::Engine(error) => (FailureKind::Device, error.text()),
+            Self::Engine(error) => (FailureKind::Device, error.sentence()),
         };
         host::tell(&Tell::Failed(Failure { kind, text, hint: None }));
     }

@@ -122,7 +122,7 @@ fn failed(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
         FailureKind::DoesNotFit => text::DEMO_FAILED_FIT,
         _ => text::DEMO_FAILED_DEVICE,
     };
-    let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(hint)}</p> });
+    let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(&text::demo_hint(hint.clone()))}</p> });
     let on_webgpu = desk
         .demo
         .with_untracked(|demo| demo.opened.as_ref().is_some_and(|opened| opened.way.is_none_or(Way::is_webgpu)));

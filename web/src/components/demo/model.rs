@@ -85,11 +85,12 @@ fn facts(opened: &Opened) -> impl IntoView + use<> {
     let shape = text::demo_shape(
         opened.n_layer,
         opened.n_head,
-        opened.n_embd,
-        opened.block_size,
-        format::grouped(opened.vocab_size),
+        text::count(opened.n_embd),
+        text::count(opened.block_size),
+        text::count(opened.vocab_size),
     );
-    let notes: Vec<_> = opened.notes.iter().map(|note| view! { <li>{say(note)}</li> }).collect();
+    let notes: Vec<_> =
+        opened.notes.iter().map(|note| view! { <li>{say(&text::demo_note(note.clone()))}</li> }).collect();
     view! {
         <p class="demo__name" data-testid="model">{name}</p>
         <p class="demo__hint">{say(&text::demo_parameters(format::grouped(opened.n_parameters)))} "; " {say(&shape)}</p>

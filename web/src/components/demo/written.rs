@@ -70,10 +70,10 @@ fn rate(demo: &Demo) -> String {
 }
 
 fn ended(demo: &Demo) -> String {
-    let n = demo.pace.0 as usize;
+    let n = || text::count(u64::from(demo.pace.0));
     match demo.end {
-        Some(End::Length) => format!("{} {}", say(&text::demo_ended(n)), t(text::DEMO_TEXT_HINT)),
-        Some(End::Stopped) => format!("{} {}", say(&text::demo_stopped(n)), t(text::DEMO_TEXT_HINT)),
+        Some(End::Length) => format!("{} {}", say(&text::demo_ended(n())), t(text::DEMO_TEXT_HINT)),
+        Some(End::Stopped) => format!("{} {}", say(&text::demo_stopped(n())), t(text::DEMO_TEXT_HINT)),
         None => String::new(),
     }
 }
