@@ -3,6 +3,8 @@
 //! A worker opens one model and keeps it; another model, or another way to run the same, is another worker. So nothing of
 //! one is left when the next begins.
 
+pub mod files;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -9,7 +9,7 @@ use headroom_kernels::{
     wgpu::{Generator, Gpu, GpuError, Options, Request},
 };
 use headroom_shared::{
-    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way},
+    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way, files::Role},
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     text::{self, Text},
@@ -122,24 +122,24 @@ impl Folder {
             let weights = weights.map_err(|reason| failure(FailureKind::Files, text::demo_not_fetched(reason)))?;
             return Ok(none(weights, String::new(), address.rsplit('/').next().unwrap_or_default()));
         }
-        let named = |names: &[&str]| {
-            let found = files.iter().find(|file| names.contains(&file.name().to_ascii_lowercase().as_str()));
-            found.map(Data::of_file)
+        let of_role = |role| files.iter().filter(move |file| Role::of(&file.name()) == role);
+        let first = |role| of_role(role).next().map(Data::of_file);
+        let mut weights = of_role(Role::Safetensors).peekable();
+        let mut unknown = of_role(Role::Unknown);
+        let (first_weights, second) = match weights.peek() {
+            Some(_) => (weights.next(), weights.next()),
+            None => (unknown.next(), unknown.next()),
         };
-        let safetensors = |file: &&File| file.name().to_ascii_lowercase().ends_with(".safetensors");
-        let any_safetensors = files.iter().any(|file| safetensors(&file));
-        let mut weights = files.iter().filter(|file| safetensors(file) || !any_safetensors && is_weights(&file.name()));
-        let (first, second) = (weights.next(), weights.next());
-        let weights = match (first, second) {
+        let weights = match (first_weights, second) {
             (Some(file), None) => file,
             (Some(_), Some(_)) => return Err(failure(FailureKind::Files, text::DEMO_SEVERAL_WEIGHTS)),
             (None, _) => return Err(failure(FailureKind::Files, text::DEMO_NO_WEIGHTS)),
         };
         Ok(Self {
-            config: named(&["config.json"]),
-            tokenizer_json: named(&["tokenizer.json"]),
-            vocab: named(&["vocab.json", "encoder.json"]),
-            merges: named(&["merges.txt", "vocab.bpe"]),
+            config: first(Role::Config),
+            tokenizer_json: first(Role::TokenizerJson),
+            vocab: first(Role::Vocab),
+            merges: first(Role::Merges),
             ..none(Data::of_file(weights), weights.name(), &weights.name())
         })
     }
@@ -182,13 +182,6 @@ impl Folder {
 fn byte_pairs(read: Result<ByteBpe, BpeError>) -> Result<Tokenizer, Failure> {
     let tokenizer = read.map_err(|error| failure(FailureKind::Files, error.text()))?;
     Ok(Tokenizer::Bpe(Box::new(tokenizer)))
-}
-
-/// What is no file of another kind is tried as weights, whose reader says what it is instead.
-fn is_weights(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    !matches!(name.as_str(), "readme.md" | ".gitattributes")
-        && ![".json", ".txt", ".bpe", ".py", ".md", ".pkl"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// A small file.

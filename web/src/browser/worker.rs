@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use headroom_shared::demo::{Ask, Tell};
+use headroom_shared::demo::{Ask, Tell, files::Role};
 use js_sys::{Array, Object, Reflect};
 use leptos::prelude::document;
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
@@ -84,13 +84,10 @@ pub fn ask(ask: &Ask) {
 /// Takes files that a person chose. Weights begin a new choice; a tokenizer or config alone is put to the files there.
 pub fn choose(list: &FileList) {
     let new: Vec<File> = (0..list.length()).filter_map(|index| list.get(index)).collect();
-    let is_beside = |file: &File| {
-        let name = file.name().to_ascii_lowercase();
-        [".json", ".txt", ".bpe"].iter().any(|ending| name.ends_with(ending))
-    };
+    let is_weights = |file: &File| Role::of(&file.name()).is_weights();
     FILES.with_borrow_mut(|files| {
         // Other weights are another model; a tokenizer that waits for its weights keeps waiting.
-        if files.iter().any(|old| !is_beside(old)) && !new.iter().all(is_beside) {
+        if files.iter().any(is_weights) && new.iter().any(is_weights) {
             files.clear();
         }
         files.retain(|old| new.iter().all(|new| new.name() != old.name()));
