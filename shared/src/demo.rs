@@ -124,8 +124,8 @@ pub enum Tell {
     },
     /// The model can write.
     Ready(Ready),
-    /// The prompt's tokens, as texts.
-    Began(Vec<String>),
+    /// The prompt is read.
+    Began(Began),
     /// What was written since the last of these.
     Wrote(Wrote),
     /// The text ended.
@@ -201,6 +201,15 @@ pub struct Allocated {
     pub planned_bytes: u64,
     /// Bytes as allocated.
     pub allocated_bytes: u64,
+}
+
+/// A prompt that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Began {
+    /// The tokens that the model sees, which are the last ones, as texts.
+    pub tokens: Vec<String>,
+    /// How many the whole prompt has.
+    pub n_tokens: u64,
 }
 
 /// Tokens that were written.

@@ -187,6 +187,30 @@ fn a_prompt_of_unknown_characters_is_told_and_kept() {
 }
 
 #[test]
+fn a_prompt_beyond_the_context_is_told_and_holds_nothing_up() {
+    demo("a_prompt_beyond_the_context_is_told_and_holds_nothing_up", &[], async |page| {
+        let long = "Once upon a time there was a cat. ".repeat(3_000);
+        page.script(&format!(
+            "const prompt = document.querySelector('#prompt'); prompt.value = {long:?};
+             prompt.dispatchEvent(new Event('input', {{ bubbles: true }}))"
+        ))
+        .await;
+        page.fill("#n-tokens", "20").await;
+        page.click("#write").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        let told = page.text("[data-testid=cut]").await;
+        assert!(told.contains("102,000 tokens") && told.contains("last 128"), "{told}");
+        let spans: u64 = page.value("document.querySelector('#tokens').children.length").await;
+        assert_eq!(spans, 128 + 20);
+        write(page, "Once", 1, 20).await;
+        assert!(
+            page.value::<bool>("document.querySelector('[data-testid=cut]') === null").await,
+            "a short one is seen whole"
+        );
+    });
+}
+
+#[test]
 fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
     demo("a_gpu_that_is_lost_is_told_and_the_cpu_goes_on", &WEBGPU, async |page| {
         run_on(page, "webgpu", "WebGPU").await;

@@ -2,7 +2,7 @@
 
 use headroom_kernels::sampling::Sampling;
 use headroom_shared::{
-    demo::{End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
+    demo::{Began, End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
     gpt::GptConfig,
     text::Text,
 };
@@ -77,7 +77,10 @@ impl Session {
         let prompt = self.tokenizer.encode(prompt).map_err(Fault::Prompt)?;
         let sampling = Sampling { temperature: write.temperature, top_k: write.top_k, seed: write.seed };
         let mut speller = Speller::default();
-        host::tell(&Tell::Began(prompt.iter().map(|&token| speller.add(&self.tokenizer, token)).collect()));
+        // Nobody looks at what the model does not see, and a page has to draw it.
+        let seen = self.engine.seen(&prompt);
+        let tokens = seen.iter().map(|&token| speller.add(&self.tokenizer, token)).collect();
+        host::tell(&Tell::Began(Began { tokens, n_tokens: prompt.len() as u64 }));
         self.engine.begin(&prompt)?;
         let mut end = End::Length;
         let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());

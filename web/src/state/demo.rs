@@ -4,7 +4,7 @@ mod settings;
 
 use headroom_shared::{
     decimal,
-    demo::{Allocated, End, Failure, FailureKind, Map, Opened, Plan, Ready, Tell, Token, Way, Wrote},
+    demo::{Allocated, Began, End, Failure, FailureKind, Map, Opened, Plan, Ready, Tell, Token, Way, Wrote},
     gpt::tensors::Category,
 };
 
@@ -51,6 +51,8 @@ pub struct Demo {
     pub n_texts: u32,
     /// The prompt, then what was written.
     pub pieces: Vec<Piece>,
+    /// Tokens of the prompt, where those are more than the model sees.
+    pub cut_from: Option<u64>,
     /// Why the text ended.
     pub end: Option<End>,
     /// What is wrong with the prompt.
@@ -76,7 +78,7 @@ impl Demo {
                 self.ready = Some(ready);
                 self.stage = Stage::Ready;
             }
-            Tell::Began(prompt) => self.begin(prompt),
+            Tell::Began(began) => self.begin(began),
             Tell::Wrote(wrote) => self.add(wrote),
             Tell::Ended(end) => {
                 self.end = Some(end);
@@ -97,8 +99,9 @@ impl Demo {
         }
     }
 
-    fn begin(&mut self, prompt: Vec<String>) {
-        self.pieces = prompt.into_iter().map(|words| Piece { words, token: None }).collect();
+    fn begin(&mut self, began: Began) {
+        self.cut_from = Some(began.n_tokens).filter(|all| *all > began.tokens.len() as u64);
+        self.pieces = began.tokens.into_iter().map(|words| Piece { words, token: None }).collect();
         self.n_texts += 1;
         (self.end, self.refused, self.map, self.pace) = (None, None, None, (0, 0));
         self.stage = Stage::Writing;
@@ -114,6 +117,12 @@ impl Demo {
     pub fn looked_at(&self, selected: Option<usize>) -> Option<(usize, &Token)> {
         let written = |index: usize| Some((index, self.pieces.get(index)?.token.as_ref()?));
         selected.and_then(written).or_else(|| written(self.pieces.len().checked_sub(1)?))
+    }
+
+    /// What is to be said of a prompt that the model does not see whole.
+    pub fn cut(&self) -> Option<Text> {
+        let seen = self.pieces.iter().filter(|piece| piece.token.is_none()).count();
+        Some(text::demo_cut(text::count(self.cut_from?), text::count(seen as u64)))
     }
 
     /// Tokens a second, once there were enough to say.
@@ -318,7 +327,8 @@ mod tests {
     #[test]
     fn a_text_grows_and_another_begins_anew() {
         let mut demo = Demo::default();
-        demo.hear(Tell::Began(vec!["O".to_owned(), "n".to_owned()]));
+        demo.hear(began(&["O", "n"], 2));
+        assert_eq!(demo.cut(), None);
         assert_eq!((demo.stage.clone(), demo.looked_at(None)), (Stage::Writing, None));
         demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c"), token(8, "e")], n_tokens: 2, micros: 4000 }));
         assert_eq!(demo.looked_at(None).map(|(at, token)| (at, token.id)), Some((3, 8)));
@@ -327,8 +337,22 @@ mod tests {
         assert_eq!(demo.rate().as_deref(), Some("500"));
         demo.hear(Tell::Ended(End::Length));
         assert_eq!(demo.stage, Stage::Ready);
-        demo.hear(Tell::Began(Vec::new()));
+        demo.hear(began(&[], 0));
         assert_eq!((demo.pieces.len(), demo.end, demo.rate()), (0, None, None));
+    }
+
+    fn began(tokens: &[&str], n_tokens: u64) -> Tell {
+        let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
+        Tell::Began(Began { tokens, n_tokens })
+    }
+
+    #[test]
+    fn a_prompt_that_is_not_seen_whole_is_told() {
+        let mut demo = Demo::default();
+        demo.hear(began(&["O", "n"], 10_002));
+        demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c")], n_tokens: 1, micros: 4000 }));
+        let said = demo.cut().map(|text| say(&text)).expect("it is cut");
+        assert!(said.contains("10,002") && said.contains("last 2,"), "{said}");
     }
 
     #[test]
