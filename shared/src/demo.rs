@@ -78,6 +78,8 @@ pub enum Ask {
     Write(Write),
     /// The text is long enough.
     Stop,
+    /// Milliseconds between two tokens from now on, of the text that is being written.
+    Pace(u32),
     /// Another layer and head of the map of attention.
     Attention(Head),
 }

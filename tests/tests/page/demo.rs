@@ -138,6 +138,30 @@ fn a_text_can_be_stopped_and_the_page_stays_awake() {
 }
 
 #[test]
+fn another_pace_takes_effect_at_once() {
+    demo("another_pace_takes_effect_at_once", &[], async |page| {
+        // Slowly they would take a minute, which is longer than anything is waited for.
+        page.fill("#n-tokens", "400").await;
+        page.click("#slowly").await;
+        page.click("#write").await;
+        page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
+        page.click("#slowly").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        // And the other way round.
+        page.fill("#n-tokens", "2000").await;
+        page.click("#write").await;
+        page.until("it writes", "document.querySelector('#write').textContent === 'Stop'").await;
+        page.click("#slowly").await;
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        let n = "document.querySelector('#tokens').children.length";
+        let before: u64 = page.value(n).await;
+        tokio::time::sleep(std::time::Duration::from_millis(1000)).await;
+        let wrote = page.value::<u64>(n).await - before;
+        assert!((1..=10).contains(&wrote), "{wrote} tokens in a second");
+    });
+}
+
+#[test]
 fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
     demo("without_webgpu_the_cpu_writes_and_the_page_says_why", &["--disable-features=WebGPU"], async |page| {
         let line = page.text("[data-testid=backend]").await;

@@ -50,6 +50,21 @@ fn is_interrupted() -> bool {
     QUEUE.with_borrow(|queue| queue.asks.iter().any(|(ask, _)| matches!(ask, Ask::Stop | Ask::Write(_))))
 }
 
+/// The pace that was asked for since this was last called.
+fn asked_pace() -> Option<u32> {
+    QUEUE.with_borrow_mut(|queue| {
+        let mut asked = None;
+        queue.asks.retain(|(ask, _)| match ask {
+            Ask::Pace(pause_millis) => {
+                asked = Some(*pause_millis);
+                false
+            }
+            _ => true,
+        });
+        asked
+    })
+}
+
 thread_local! {
     static SESSION: RefCell<Option<Session>> = const { RefCell::new(None) };
 }
@@ -80,7 +95,7 @@ async fn answer_all() {
                 session.attention(head).await;
                 Some(session)
             }
-            (Ask::Stop | Ask::Write(_) | Ask::Attention(_), session) => session,
+            (Ask::Stop | Ask::Pace(_) | Ask::Write(_) | Ask::Attention(_), session) => session,
         };
         SESSION.set(session);
     }

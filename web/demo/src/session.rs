@@ -8,6 +8,7 @@ use headroom_shared::{
 };
 
 use crate::{
+    asked_pace,
     engine::{Engine, EngineError},
     host, is_interrupted,
     tokenizer::{Speller, Tokenizer},
@@ -84,6 +85,7 @@ impl Session {
         self.engine.begin(&prompt)?;
         let mut end = End::Length;
         let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());
+        let mut pause_millis = write.pause_millis;
         for n in 0..write.n_tokens {
             let start = host::now_millis();
             let chosen = self.engine.next(&sampling, N_CANDIDATES).await?;
@@ -100,11 +102,12 @@ impl Session {
                     .collect(),
             });
             let is_last = n + 1 == write.n_tokens;
-            if is_last || write.pause_millis > 0 || host::now_millis() - told > TELL_EVERY_MILLIS {
+            if is_last || pause_millis > 0 || host::now_millis() - told > TELL_EVERY_MILLIS {
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a clock's time is small")]
                 let micros = (millis * 1000.0).round() as u64;
                 host::tell(&Tell::Wrote(Wrote { tokens: std::mem::take(&mut tokens), n_tokens: n + 1, micros }));
-                host::pause(if is_last { 0 } else { write.pause_millis }).await;
+                host::pause(if is_last { 0 } else { pause_millis }).await;
+                pause_millis = asked_pace().unwrap_or(pause_millis);
                 told = host::now_millis();
                 if is_interrupted() && !is_last {
                     end = End::Stopped;

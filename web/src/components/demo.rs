@@ -15,7 +15,7 @@ use leptos::prelude::*;
 
 use crate::{
     browser::{self, worker},
-    state::demo::{Demo, PAUSE_MILLIS, Settings, Stage, WayOn},
+    state::demo::{Demo, Settings, Stage, WayOn},
     text,
 };
 
@@ -118,7 +118,8 @@ impl Desk {
         }
         self.chosen.set(None);
         self.pointed.set(None);
-        let Settings { temperature, top_k, seed, n_tokens, slowly } = self.settings.get_untracked();
+        let settings = self.settings.get_untracked();
+        let Settings { temperature, top_k, seed, n_tokens, .. } = settings;
         // At once: a second press would begin it again.
         self.demo.update(|demo| (demo.stage, demo.end) = (Stage::Writing, None));
         worker::ask(&Ask::Write(Write {
@@ -127,7 +128,7 @@ impl Desk {
             top_k,
             seed,
             n_tokens,
-            pause_millis: if slowly { PAUSE_MILLIS } else { 0 },
+            pause_millis: settings.pause_millis(),
             head: self.head.get_untracked(),
         }));
     }
@@ -140,6 +141,14 @@ impl Desk {
     /// Ends a text, or the loading of a model.
     pub fn stop(self) {
         worker::ask(&Ask::Stop);
+    }
+
+    /// Takes another pace, also for a text that is being written.
+    pub fn set_slowly(self, slowly: bool) {
+        self.settings.update(|settings| settings.slowly = slowly);
+        if self.demo.with_untracked(|demo| demo.stage == Stage::Writing) {
+            worker::ask(&Ask::Pace(self.settings.with_untracked(Settings::pause_millis)));
+        }
     }
 
     /// Asks for another map.

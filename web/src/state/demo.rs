@@ -11,7 +11,7 @@ use headroom_shared::{
 use super::format;
 use crate::text::{self, Key, Text, say, t};
 
-pub use settings::{PAUSE_MILLIS, Settings};
+pub use settings::Settings;
 
 /// How far the model is.
 #[derive(Clone, Debug, Default, PartialEq)]

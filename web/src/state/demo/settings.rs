@@ -23,7 +23,7 @@ pub struct Settings {
 /// The most tokens of one text: a page with more gets slow.
 const N_TOKENS_MAX: i64 = 2000;
 /// A token is looked at for so long.
-pub const PAUSE_MILLIS: u32 = 150;
+const PAUSE_MILLIS: u32 = 150;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -32,6 +32,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Milliseconds between two tokens.
+    pub const fn pause_millis(&self) -> u32 {
+        if self.slowly { PAUSE_MILLIS } else { 0 }
+    }
+
     /// Takes a temperature from 0 up, or says what it would take.
     pub fn take_temperature(&mut self, typed: &str) -> Fault {
         #[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
