@@ -254,6 +254,19 @@ fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
 }
 
 #[test]
+fn a_gpu_that_is_lost_while_nothing_is_written_is_told_at_once() {
+    demo("a_gpu_that_is_lost_while_nothing_is_written_is_told_at_once", &WEBGPU, async |page| {
+        run_on(page, "webgpu", "WebGPU").await;
+        page.cdp("Browser.crashGpuProcess", json!({})).await;
+        page.until("the loss is told", FAILED).await;
+        page.click("[data-testid=failure] .button").await;
+        page.until("the CPU is there", READY).await;
+        assert!(write(page, "Once", 1, 20).await.len() >= 24);
+        page.browser.console().await;
+    });
+}
+
+#[test]
 fn a_gpus_memory_is_counted_with_once_it_is_known() {
     demo("a_gpus_memory_is_counted_with_once_it_is_known", &WEBGPU, async |page| {
         page.fill("#gpu-memory", "1 MiB").await;

@@ -88,6 +88,9 @@ pub async fn open(
     let backend = load(&folder, &catalogue, backend).await?;
     let engine = Engine::new(backend, config.block_size());
     let gpu = gpu.ok().filter(|_| way.is_webgpu());
+    if let Some(gpu) = &gpu {
+        gpu.on_lost(|error| crate::lost(failure(FailureKind::Device, error.text())));
+    }
     host::tell(&Tell::Ready(Ready {
         way,
         device: engine

@@ -4,7 +4,6 @@ use headroom_kernels::sampling::Sampling;
 use headroom_shared::{
     demo::{Began, End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
     gpt::GptConfig,
-    text::Text,
 };
 
 use crate::{
@@ -36,26 +35,9 @@ pub struct Session {
     n_head: u64,
 }
 
-/// What ends a text before its time.
-enum Fault {
-    Prompt(Text),
-    Engine(EngineError),
-}
-
-impl From<EngineError> for Fault {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl Fault {
-    fn tell(self) {
-        let (kind, text) = match self {
-            Self::Prompt(text) => (FailureKind::Prompt, text),
-            Self::Engine(error) => (FailureKind::Device, error.sentence()),
-        };
-        host::tell(&Tell::Failed(Failure { kind, text, hint: None }));
-    }
+/// What a device or an engine says that does not go on.
+fn broken(error: &EngineError) -> Failure {
+    Failure { kind: FailureKind::Device, text: error.sentence(), hint: None }
 }
 
 impl Session {
@@ -64,25 +46,30 @@ impl Session {
         Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head() }
     }
 
-    /// Writes a text, and tells it as it comes.
-    pub async fn write(&mut self, write: &Write) {
-        match self.try_write(write).await {
-            Ok(()) => self.attention(write.head).await,
-            Err(fault) => fault.tell(),
+    /// Writes a text, and tells it as it comes. A prompt that cannot be read is told, and leaves the model as it is.
+    pub async fn write(&mut self, write: &Write) -> Result<(), Failure> {
+        // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
+        let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
+        match self.tokenizer.encode(prompt) {
+            Ok(prompt) => {
+                self.go_on_from(&prompt, write).await.map_err(|error| broken(&error))?;
+                self.attention(write.head).await
+            }
+            Err(text) => {
+                host::tell(&Tell::Failed(Failure { kind: FailureKind::Prompt, text, hint: None }));
+                Ok(())
+            }
         }
     }
 
-    async fn try_write(&mut self, write: &Write) -> Result<(), Fault> {
-        // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
-        let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
-        let prompt = self.tokenizer.encode(prompt).map_err(Fault::Prompt)?;
+    async fn go_on_from(&mut self, prompt: &[u32], write: &Write) -> Result<(), EngineError> {
         let sampling = Sampling { temperature: write.temperature, top_k: write.top_k, seed: write.seed };
         let mut speller = Speller::default();
         // Nobody looks at what the model does not see, and a page has to draw it.
-        let seen = self.engine.seen(&prompt);
+        let seen = self.engine.seen(prompt);
         let tokens = seen.iter().map(|&token| speller.add(&self.tokenizer, token)).collect();
         host::tell(&Tell::Began(Began { tokens, n_tokens: prompt.len() as u64 }));
-        self.engine.begin(&prompt)?;
+        self.engine.begin(prompt)?;
         let mut end = End::Length;
         let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());
         let mut pause_millis = write.pause_millis;
@@ -120,22 +107,19 @@ impl Session {
     }
 
     /// Tells how the text's last tokens attend to each other.
-    pub async fn attention(&mut self, head: Head) {
+    pub async fn attention(&mut self, head: Head) -> Result<(), Failure> {
         let Head { layer, head: index } = head;
         if layer >= self.n_layer || index >= self.n_head {
-            return;
+            return Ok(());
         }
-        match self.engine.attention(layer, index, MAP_TOKENS).await {
-            Ok(attention) => {
-                let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
-                host::tell(&Tell::Attention(Map {
-                    head,
-                    tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
-                    weights: attention.weights.iter().map(thousandths).collect(),
-                    earlier: attention.earlier.iter().map(thousandths).collect(),
-                }));
-            }
-            Err(error) => Fault::Engine(error).tell(),
-        }
+        let attention = self.engine.attention(layer, index, MAP_TOKENS).await.map_err(|error| broken(&error))?;
+        let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
+        host::tell(&Tell::Attention(Map {
+            head,
+            tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
+            weights: attention.weights.iter().map(thousandths).collect(),
+            earlier: attention.earlier.iter().map(thousandths).collect(),
+        }));
+        Ok(())
     }
 }
