@@ -44,9 +44,10 @@ pub fn ModelPanel(
                 {radio(desk, None, opened)}
                 {Way::ALL.map(|way| radio(desk, Some(way), opened))}
             </fieldset>
-            <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=t(text::DEMO_GPU_MEMORY_HINT)
+            <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=""
                 value=Signal::derive(move || desk.gpu_bytes.get().map(format::size).unwrap_or_default())
                 take=Callback::new(move |typed: String| take_gpu_memory(desk, &typed)) />
+            <p class="demo__hint">{t(text::DEMO_GPU_MEMORY_HINT)}</p>
             <p class="demo__buttons">
                 <label class="button demo__open">{t(text::DEMO_OPEN)}
                     <input type="file" class="visually-hidden" id="model-file" multiple node_ref=input on:change=choose />
