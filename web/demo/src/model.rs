@@ -24,7 +24,7 @@ use crate::{
     engine::{Backend, Engine, EngineError},
     host::{self, Data, NoWebGpu},
     session::Session,
-    tokenizer::Tokenizer,
+    tokenizer::{self, Tokenizer},
     ways::{self, Machine},
 };
 
@@ -71,6 +71,7 @@ pub async fn open(
     let gpu = request_gpu().await;
     let software = gpu.as_ref().map(Gpu::is_software).map_err(Clone::clone);
     let machine = Machine { gpu: software, gpu_bytes, machine_bytes: host::machine_bytes() };
+    let of_other_size = tokenizer::note(tokenizer.vocab_size(), config.vocab_size());
     let mut opened = Opened {
         name: folder.name.clone(),
         n_layer: config.n_layer(),
@@ -79,7 +80,7 @@ pub async fn open(
         block_size: config.block_size(),
         vocab_size: config.vocab_size(),
         n_parameters: config.n_parameters().unwrap_or(u64::MAX),
-        notes: catalogue.notes().iter().map(Note::text).collect(),
+        notes: catalogue.notes().iter().map(Note::text).chain(of_other_size).collect(),
         plans: machine.plans(&config),
         way: None,
         why: text::WHY_CHOSEN.into(),
@@ -173,11 +174,6 @@ impl Folder {
             }
             _ => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(text::count(vocab_size)))),
         };
-        let known = tokenizer.vocab_size();
-        if known > vocab_size {
-            let text = text::demo_other_tokenizer(text::count(known), text::count(vocab_size));
-            return Err(failure(FailureKind::Files, text));
-        }
         Ok(tokenizer)
     }
 }

@@ -4,6 +4,7 @@ use headroom_kernels::sampling::Sampling;
 use headroom_shared::{
     demo::{Began, End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
     gpt::GptConfig,
+    text::{self, Text},
 };
 
 use crate::{
@@ -33,6 +34,7 @@ pub struct Session {
     tokenizer: Tokenizer,
     n_layer: u64,
     n_head: u64,
+    vocab_size: u64,
 }
 
 /// What a device or an engine says that does not go on.
@@ -43,14 +45,14 @@ fn broken(error: &EngineError) -> Failure {
 impl Session {
     /// With a model that can write.
     pub const fn new(engine: Engine, tokenizer: Tokenizer, config: &GptConfig) -> Self {
-        Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head() }
+        Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head(), vocab_size: config.vocab_size() }
     }
 
     /// Writes a text, and tells it as it comes. A prompt that cannot be read is told, and leaves the model as it is.
     pub async fn write(&mut self, write: &Write) -> Result<(), Failure> {
         // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
         let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
-        match self.tokenizer.encode(prompt) {
+        match self.tokenizer.encode(prompt).and_then(|prompt| self.known(prompt)) {
             Ok(prompt) => {
                 self.go_on_from(&prompt, write).await.map_err(|error| broken(&error))?;
                 self.attention(write.head).await
@@ -59,6 +61,14 @@ impl Session {
                 host::tell(&Tell::Failed(Failure { kind: FailureKind::Prompt, text, hint: None }));
                 Ok(())
             }
+        }
+    }
+
+    /// A prompt's tokens, where the model has them all: a tokenizer may have more.
+    fn known(&self, prompt: Vec<u32>) -> Result<Vec<u32>, Text> {
+        match prompt.iter().find(|&&token| u64::from(token) >= self.vocab_size) {
+            Some(&token) => Err(text::demo_unknown_token(self.tokenizer.name(token), text::count(self.vocab_size))),
+            None => Ok(prompt),
         }
     }
 

@@ -162,6 +162,29 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
     });
 }
 
+#[test]
+fn a_tokenizer_of_another_size_is_remarked_on() {
+    demo("a_tokenizer_of_another_size_is_remarked_on", &[], async |page| {
+        let [model, tokenizer] = sparse_model(&scratch("demo_sizes"), 1, 1, 64, 1000);
+        choose(page, &[&model, &tokenizer]).await;
+        page.until(
+            "the model is loaded",
+            "document.querySelector('#shipped') && !document.querySelector('#write').disabled",
+        )
+        .await;
+        let notes = page.text(".demo__notes").await;
+        assert!(notes.contains("Note: the tokenizer has 260 tokens and the model 1,000"), "{notes}");
+        // Fewer than the tokenizer has: a prompt may have one that is not there.
+        let [model, tokenizer] = sparse_model(&scratch("demo_sizes"), 1, 1, 64, 259);
+        choose(page, &[&model, &tokenizer]).await;
+        page.until("the model is loaded", "document.querySelector('.demo__notes').textContent.includes('the model 259') && !document.querySelector('#write').disabled").await;
+        page.fill("#prompt", "a<|endoftext|>").await;
+        page.click("#write").await;
+        page.until("it is told", "document.querySelector('#prompt-fault').textContent.includes('<|endoftext|>')").await;
+        assert!(write(page, "the", 1, 5).await.starts_with("the"));
+    });
+}
+
 async fn names(page: &Page) -> Vec<String> {
     page.value("[...document.querySelectorAll('#tokens .token:not(.token--given)')].map((token) => token.textContent)")
         .await
