@@ -235,6 +235,50 @@ fn a_prompt_beyond_the_context_is_told_and_holds_nothing_up() {
 }
 
 #[test]
+fn another_language_keeps_what_was_set_and_names_what_cannot_be_kept() {
+    demo("another_language_keeps_what_was_set_and_names_what_cannot_be_kept", &[], async |page| {
+        choose(page, &[&shipped()]).await;
+        page.until("a file is open", &format!("{READY} && document.querySelector('#shipped')")).await;
+        run_on(page, "cpu-int16", "WebAssembly").await;
+        for (id, typed) in [
+            ("prompt", "A cat"),
+            ("temperature", "0.5"),
+            ("top-k", "7"),
+            ("seed", "99"),
+            ("n-tokens", "12"),
+            ("gpu-memory", "6"),
+        ] {
+            page.fill(&format!("#{id}"), typed).await;
+        }
+        page.click("#slowly").await;
+        page.script(
+            "const picker = document.querySelector('#language'); picker.value = 'de';
+             picker.dispatchEvent(new Event('change', { bubbles: true }))",
+        )
+        .await;
+        page.until("it is in German", "document.documentElement.lang === 'de'").await;
+        page.until("the model is loaded", READY).await;
+        for (id, shown) in [
+            ("prompt", "A cat"),
+            ("temperature", "0,5"),
+            ("top-k", "7"),
+            ("seed", "99"),
+            ("n-tokens", "12"),
+            ("gpu-memory", "6,00 GiB"),
+        ] {
+            assert_eq!(page.value::<String>(&format!("document.querySelector('#{id}').value")).await, shown, "{id}");
+        }
+        for id in ["slowly", "way-cpu-int16"] {
+            assert!(page.value::<bool>(&format!("document.querySelector('#{id}').checked")).await, "{id}");
+        }
+        assert!(page.text("[data-testid=left-behind]").await.contains("stories.safetensors"));
+        choose(page, &[&shipped()]).await;
+        page.until("it is open again", "!document.querySelector('[data-testid=left-behind]')").await;
+        page.until("the model is loaded", READY).await;
+    });
+}
+
+#[test]
 fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
     demo("a_gpu_that_is_lost_is_told_and_the_cpu_goes_on", &WEBGPU, async |page| {
         run_on(page, "webgpu", "WebGPU").await;

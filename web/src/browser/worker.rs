@@ -100,6 +100,11 @@ pub fn forget() {
     FILES.with_borrow_mut(Vec::clear);
 }
 
+/// The name of the first file that was chosen.
+pub fn first_name() -> String {
+    FILES.with_borrow(|files| files.first().map(File::name).unwrap_or_default())
+}
+
 /// Whether there are chosen files.
 pub fn has_files() -> bool {
     FILES.with_borrow(|files| !files.is_empty())

@@ -49,6 +49,9 @@ pub fn DemoPage() -> impl IntoView {
                 <h1 class="demo__heading">{t(text::DEMO_HEADING)}</h1>
                 <p class="demo__lead">{t(text::DEMO_LEAD)}</p>
                 <State desk />
+                {part(move || desk.left_behind.with(|name| (!name.is_empty()).then(|| view! {
+                    <p class="demo__hint" role="status" data-testid="left-behind">{say(&text::demo_left_behind(name.as_str()))}</p>
+                })))}
             </div>
             <div class="demo__column">
                 <PromptForm desk />

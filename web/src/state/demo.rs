@@ -1,5 +1,6 @@
 //! What the demo shows: what its worker told, put together.
 
+mod kept;
 mod settings;
 
 use headroom_shared::{
@@ -11,6 +12,7 @@ use headroom_shared::{
 use super::format;
 use crate::text::{self, Key, Text, say, t};
 
+pub use kept::Kept;
 pub use settings::Settings;
 
 /// How far the model is.

@@ -93,7 +93,7 @@ pub fn PromptForm(
     }
 }
 
-/// Keeps what was typed for the same page in another language.
+/// Keeps what was set for the same page in another language.
 pub fn leave(desk: Desk) -> Callback<()> {
-    Callback::new(move |()| browser::keep_prompt(&desk.prompt.get_untracked()))
+    Callback::new(move |()| browser::keep_demo(&desk.kept().text()))
 }
