@@ -6,7 +6,7 @@ use headroom_shared::demo::{Ask, Tell, files::Role};
 use js_sys::{Array, Object, Reflect};
 use leptos::prelude::document;
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
-use web_sys::{Event, File, FileList, MessageEvent, Worker, WorkerOptions, WorkerType};
+use web_sys::{Event, File, MessageEvent, Worker, WorkerOptions, WorkerType};
 
 /// The worker's script, beside the page.
 const SCRIPT: &str = "worker.js";
@@ -82,8 +82,7 @@ pub fn ask(ask: &Ask) {
 }
 
 /// Takes files that a person chose. Weights begin a new choice; a tokenizer or config alone is put to the files there.
-pub fn choose(list: &FileList) {
-    let new: Vec<File> = (0..list.length()).filter_map(|index| list.get(index)).collect();
+pub fn choose(new: Vec<File>) {
     let is_weights = |file: &File| Role::of(&file.name()).is_weights();
     FILES.with_borrow_mut(|files| {
         // Other weights are another model; a tokenizer that waits for its weights keeps waiting.

@@ -5,14 +5,14 @@ use leptos::prelude::*;
 use web_sys::DragEvent;
 
 use crate::{
-    browser,
+    browser::{self, dropped::Dropped},
     components::{
         demo::{
             Desk,
             attention::Attention,
             candidates::Candidates,
             memory::Memory,
-            model::{ModelPanel, take},
+            model::{ModelPanel, take_dropped},
             settings::{PromptForm, leave},
             written::Written,
         },
@@ -37,8 +37,8 @@ pub fn DemoPage() -> impl IntoView {
     browser::on_drag("drop", move |event: DragEvent| {
         if browser::has_files(&event) {
             event.prevent_default();
-            if let Some(files) = event.data_transfer().and_then(|data| data.files()) {
-                take(desk, &files);
+            if let Some(data) = event.data_transfer() {
+                take_dropped(desk, Dropped::of(&data));
             }
         }
     });

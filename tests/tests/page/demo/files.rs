@@ -162,6 +162,40 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
     });
 }
 
+/// Drops files or folders onto the middle of the page.
+async fn drop_onto(page: &Page, paths: &[&Path]) {
+    let files: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+    for kind in ["dragEnter", "dragOver", "drop"] {
+        let data = json!({ "items": [], "files": files, "dragOperationsMask": 1 });
+        page.cdp("Input.dispatchDragEvent", json!({ "type": kind, "x": 400, "y": 300, "data": data })).await;
+    }
+}
+
+#[test]
+fn a_folder_that_is_dropped_is_looked_into() {
+    demo("a_folder_that_is_dropped_is_looked_into", &[], async |page| {
+        let folder = scratch("demo_folder");
+        small_gpt2(&folder);
+        fs::create_dir(folder.join("onnx")).expect("space");
+        for beside in ["README.md", ".gitattributes", "pytorch_model.bin", "onnx/other.safetensors"] {
+            fs::write(folder.join(beside), "beside").expect("space");
+        }
+        drop_onto(page, &[&folder]).await;
+        page.until("the model is loaded", &format!("document.querySelector('#shipped') && {READY}")).await;
+        assert_eq!(page.text("[data-testid=model]").await, "model.safetensors");
+        // Files by themselves are dropped, too.
+        drop_onto(page, &[&shipped()]).await;
+        let opened = "document.querySelector('[data-testid=model]')?.textContent === 'stories.safetensors'";
+        page.until("the other is loaded", &format!("{opened} && {READY}")).await;
+        let empty = scratch("demo_folder_empty");
+        fs::write(empty.join("README.md"), "no model").expect("space");
+        drop_onto(page, &[&empty]).await;
+        page.until("it is refused", FAILED).await;
+        let told = page.text("[data-testid=failure]").await;
+        assert!(told.contains("Drop model.safetensors"), "{told}");
+    });
+}
+
 #[test]
 fn a_tokenizer_of_another_size_is_remarked_on() {
     demo("a_tokenizer_of_another_size_is_remarked_on", &[], async |page| {

@@ -1,11 +1,12 @@
 //! Which model it is, what each way to run it takes, and how another is opened.
 
-use headroom_shared::demo::{Opened, Way};
+use headroom_shared::demo::{Failure, FailureKind, Opened, Way};
 use leptos::{html::Input, prelude::*};
+use wasm_bindgen_futures::spawn_local;
 
 use super::Desk;
 use crate::{
-    browser::worker,
+    browser::{dropped::Dropped, worker},
     components::{
         dynamic::{flag, part, words},
         field::TextField,
@@ -28,7 +29,7 @@ pub fn ModelPanel(
     let choose = move |_| {
         if let Some(input) = input.get_untracked() {
             if let Some(files) = input.files() {
-                take(desk, &files);
+                take(desk, (0..files.length()).filter_map(|index| files.get(index)).collect());
             }
             // The same file may be chosen again.
             input.set_value("");
@@ -63,12 +64,27 @@ pub fn ModelPanel(
 }
 
 /// Opens files that a person chose or dropped.
-pub fn take(desk: Desk, files: &web_sys::FileList) {
-    if files.length() > 0 {
+pub fn take(desk: Desk, files: Vec<web_sys::File>) {
+    if !files.is_empty() {
         worker::choose(files);
         desk.way.set(None);
         desk.open();
     }
+}
+
+/// Opens what was dropped, once folders are looked into.
+pub fn take_dropped(desk: Desk, dropped: Dropped) {
+    if dropped.is_empty() {
+        return;
+    }
+    spawn_local(async move {
+        let files = dropped.all().await;
+        if files.is_empty() {
+            let text = text::DEMO_NO_WEIGHTS.into();
+            desk.demo.update(|demo| demo.fail(Failure { kind: FailureKind::Files, text, hint: None }));
+        }
+        take(desk, files);
+    });
 }
 
 fn take_gpu_memory(desk: Desk, typed: &str) -> Option<text::Key> {
