@@ -211,7 +211,7 @@ fn a_tokenizer_of_another_size_is_remarked_on() {
         // Fewer than the tokenizer has: a prompt may have one that is not there.
         let [model, tokenizer] = sparse_model(&scratch("demo_sizes"), 1, 1, 64, 259);
         choose(page, &[&model, &tokenizer]).await;
-        page.until("the model is loaded", "document.querySelector('.demo__notes').textContent.includes('the model 259') && !document.querySelector('#write').disabled").await;
+        page.until("the model is loaded", "document.querySelector('.demo__notes')?.textContent.includes('the model 259') && !document.querySelector('#write').disabled").await;
         page.fill("#prompt", "a<|endoftext|>").await;
         page.click("#write").await;
         page.until("it is told", "document.querySelector('#prompt-fault').textContent.includes('<|endoftext|>')").await;
