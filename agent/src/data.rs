@@ -4,6 +4,5 @@
 
 pub mod corpus;
 pub mod dataset;
-pub mod meta;
 pub mod prepare;
 pub mod tokenizer;

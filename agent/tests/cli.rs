@@ -347,7 +347,7 @@ fn memory_alone_stands_for_a_card() {
     let output = run(&["plan", "--vram=6GiB", "--compile=False", "--batch_size=1"]);
     assert!(text(&output.stdout).contains("\ncompute capability 8.9 is assumed"), "{}", text(&output.stdout));
     let small = json(&["plan", "--vram", "4MiB", "--compile=False", "--json"]);
-    assert_eq!(small["device"]["name"], "4 MiB card (8.9)");
+    assert_eq!(small["device"]["name"], "4.0 MiB card (8.9)");
 }
 
 #[test]

@@ -1,10 +1,15 @@
-//! Any bytes as `tokenizer.json`, as `vocab.json` and `merges.txt`, as changes to a good file, and as merges and a text of
-//! a vocabulary: each is read or refused in few words, and what is encoded decodes to the same bytes.
+//! Any bytes as `tokenizer.json`, as `vocab.json` and `merges.txt`, as changes to a good file, as merges and a text of a
+//! vocabulary, and as nanoGPT's `meta.pkl`: each is read or refused in few words, and what is encoded decodes to the same
+//! bytes.
 #![no_main]
 
 use std::sync::LazyLock;
 
-use headroom_shared::tokenizer::bpe::{BpeError, ByteBpe, MAX_TOKENS, Part};
+use headroom_shared::tokenizer::{
+    CharTokenizer,
+    bpe::{BpeError, ByteBpe, MAX_TOKENS, Part},
+    meta::{Meta, MetaError},
+};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +33,9 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     });
     file.to_string().into_bytes()
 });
+
+/// The same of a pickle.
+static PICKLED: LazyLock<Vec<u8>> = LazyLock::new(|| Meta::of_chars(&CharTokenizer::of_text("héllo\n 世")));
 
 /// The characters that stand for bytes, in another order than the bytes.
 fn alphabet() -> impl Iterator<Item = char> {
@@ -62,14 +70,34 @@ fn is_read_or_refused(read: Result<ByteBpe, BpeError>, text: &str, file_bytes: u
     assert_eq!(tokenizer.decode(&ids), text.as_bytes());
 }
 
-/// The good file with bytes changed, each by a place and what is put there, and cut.
-fn changed(data: &[u8]) -> Vec<u8> {
-    let mut file = GOOD.clone();
+/// A pickle is values or an error that says where, and never anything else.
+fn is_unpickled_or_refused(bytes: &[u8]) {
+    let meta = match Meta::parse(bytes) {
+        Ok(meta) => meta,
+        Err(error) => {
+            assert!(!matches!(error, MetaError::Pickle { at, .. } if at > bytes.len()), "{error}");
+            assert!(error.to_string().len() <= MAX_MESSAGE_BYTES);
+            return;
+        }
+    };
+    match meta.chars {
+        Ok(chars) => {
+            assert!(chars.vocab_size() <= bytes.len() && chars.vocab_size() <= meta.vocab_size as usize);
+            let again = Meta::parse(&Meta::of_chars(&chars)).map(|meta| meta.chars);
+            assert!(chars.vocab_size() == 0 || again == Ok(Ok(chars)));
+        }
+        Err(error) => assert!(error.to_string().len() <= MAX_MESSAGE_BYTES),
+    }
+}
+
+/// A good file with bytes changed, each by a place and what is put there, and cut.
+fn changed(good: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut file = good.to_vec();
     for change in data.chunks_exact(3) {
         let at = usize::from(u16::from_le_bytes([change[0], change[1]]));
         match file.get_mut(at) {
             Some(byte) => *byte = change[2],
-            None => file.truncate(at % (2 * GOOD.len())),
+            None => file.truncate(at % (2 * good.len())),
         }
     }
     file
@@ -128,7 +156,9 @@ fuzz_target!(|data: &[u8]| {
     is_read_or_refused(ByteBpe::from_tokenizer_json(data), &text, data.len());
     let (vocab, merges) = halves(data);
     is_read_or_refused(ByteBpe::from_vocab_and_merges(vocab, merges), &text, data.len());
-    let file = changed(data);
+    let file = changed(&GOOD, data);
     is_read_or_refused(ByteBpe::from_tokenizer_json(&file), &text, file.len());
+    is_unpickled_or_refused(data);
+    is_unpickled_or_refused(&changed(&PICKLED, data));
     is_merged_in_order(data);
 });

@@ -99,11 +99,15 @@ impl DecodeError {
             }
             Self::NoSuchTensor { tensor } => text::decode_no_such_tensor(&**tensor),
             Self::WrongLength { tensor: Some(tensor), elements, expected } => {
-                text::decode_wrong_length(&**tensor, *elements, *expected)
+                text::decode_wrong_length(&**tensor, text::count(*elements as u64), text::count(*expected as u64))
             }
-            Self::WrongLength { tensor: None, elements, expected } => text::decode_wrong_total(*elements, *expected),
+            Self::WrongLength { tensor: None, elements, expected } => {
+                text::decode_wrong_total(text::count(*elements as u64), text::count(*expected as u64))
+            }
             Self::NotFinite { tensor } => text::decode_not_finite(&**tensor),
-            Self::NoSuchToken { token, vocab_size } => text::decode_no_such_token(u64::from(*token), *vocab_size),
+            Self::NoSuchToken { token, vocab_size } => {
+                text::decode_no_such_token(u64::from(*token), text::count(*vocab_size as u64))
+            }
             Self::NoTokens => text::DECODE_NO_TOKENS.into(),
         }
     }

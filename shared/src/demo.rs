@@ -3,6 +3,8 @@
 //! A worker opens one model and keeps it; another model, or another way to run the same, is another worker. So nothing of
 //! one is left when the next begins.
 
+pub mod files;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -76,6 +78,8 @@ pub enum Ask {
     Write(Write),
     /// The text is long enough.
     Stop,
+    /// Milliseconds between two tokens from now on, of the text that is being written.
+    Pace(u32),
     /// Another layer and head of the map of attention.
     Attention(Head),
 }
@@ -122,8 +126,8 @@ pub enum Tell {
     },
     /// The model can write.
     Ready(Ready),
-    /// The prompt's tokens, as texts.
-    Began(Vec<String>),
+    /// The prompt is read.
+    Began(Began),
     /// What was written since the last of these.
     Wrote(Wrote),
     /// The text ended.
@@ -199,6 +203,15 @@ pub struct Allocated {
     pub planned_bytes: u64,
     /// Bytes as allocated.
     pub allocated_bytes: u64,
+}
+
+/// A prompt that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Began {
+    /// The tokens that the model sees, which are the last ones, as texts.
+    pub tokens: Vec<String>,
+    /// How many the whole prompt has.
+    pub n_tokens: u64,
 }
 
 /// Tokens that were written.

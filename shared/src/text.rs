@@ -40,7 +40,7 @@ pub struct Text {
 
 /// Before an argument that is the same in every language: a name, a path, a piece of the input.
 const WORDS: char = '\u{1}';
-/// Before a number or a size, whose point becomes the language's own mark.
+/// Before a number or a size, whose point becomes the language's own mark; one of digits alone is grouped.
 const NUMBER: char = '\u{2}';
 /// Before another text: its key, its arguments, and then [`END`].
 const NESTED: char = '\u{3}';
@@ -172,6 +172,14 @@ pub fn size(bytes: u64) -> Part {
 pub fn printed_size(bytes: u64) -> Part {
     let mut part = String::new();
     append(NUMBER, &pytorch_size(bytes), &mut part);
+    Part(part)
+}
+
+/// A whole number for a person, in groups of digits.
+#[must_use]
+pub fn count(number: u64) -> Part {
+    let mut part = String::new();
+    append(NUMBER, &number.to_string(), &mut part);
     Part(part)
 }
 

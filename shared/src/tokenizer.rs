@@ -4,6 +4,7 @@
 //! has a vocabulary of half a megabyte: here it is read from the files that lie beside a model, and the agent has its own.
 
 pub mod bpe;
+pub mod meta;
 
 use std::collections::BTreeMap;
 

@@ -23,13 +23,13 @@ pub fn pytorch_size(bytes: u64) -> String {
     }
 }
 
-/// Bytes for a person: GiB with two decimals, MiB below one GiB, bytes below one MiB.
+/// Bytes for a person: GiB with two decimals, MiB below one GiB and with one decimal where they are few, KiB, bytes.
 #[must_use]
 pub fn human_size(bytes: u64) -> String {
     if bytes >= GIB {
         decimal::ratio(bytes, GIB, 2) + " GiB"
     } else if bytes >= MIB {
-        decimal::ratio(bytes, MIB, 0) + " MiB"
+        decimal::ratio(bytes, MIB, if bytes < 10 * MIB { 1 } else { 0 }) + " MiB"
     } else if bytes >= KIB {
         decimal::ratio(bytes, KIB, 0) + " KiB"
     } else {
@@ -93,6 +93,22 @@ mod tests {
             (GIB, "1024.00 MiB"),
         ] {
             assert_eq!(pytorch_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn prints_few_mebibytes_with_a_decimal() {
+        for (bytes, text) in [
+            (1023, "1023 B"),
+            (300 * KIB, "300 KiB"),
+            (MIB, "1.0 MiB"),
+            (1_699_000, "1.6 MiB"),
+            (10 * MIB - 1, "10.0 MiB"),
+            (10 * MIB, "10 MiB"),
+            (GIB - MIB, "1023 MiB"),
+            (3 * GIB / 2, "1.50 GiB"),
+        ] {
+            assert_eq!(human_size(bytes), text);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Every call can fail in some browser (storage that is blocked, a page that is not secure); none of that is more than
 //! a missing convenience, so failures come back as `None` or `false` and never as an error page.
 
+pub mod dropped;
 pub mod frame;
 pub mod worker;
 
@@ -116,7 +117,7 @@ const LANGUAGE_KEY: &str = "headroom.language";
 const TEXT_KEY: &str = "headroom.text";
 const MESSAGE_KEY: &str = "headroom.message";
 const CONFIG_KEY: &str = "headroom.config";
-const PROMPT_KEY: &str = "headroom.prompt";
+const DEMO_KEY: &str = "headroom.demo";
 const TEXT_OF_KEY: &str = "headroom.text_of";
 
 /// The theme that was chosen, if one was: "light" or "dark".
@@ -166,18 +167,18 @@ pub fn kept_message() -> Option<(String, String)> {
     Some(kept)
 }
 
-/// Keeps the demo's prompt for the same page in another language.
-pub fn keep_prompt(prompt: &str) {
+/// Keeps what was set in the demo for the same page in another language.
+pub fn keep_demo(kept: &str) {
     if let Some(storage) = session_storage() {
-        let _ = storage.set_item(PROMPT_KEY, prompt);
+        let _ = storage.set_item(DEMO_KEY, kept);
     }
 }
 
-/// The prompt that was kept, which is given once.
-pub fn kept_prompt() -> Option<String> {
+/// What was kept of the demo, which is given once.
+pub fn kept_demo() -> Option<String> {
     let storage = session_storage()?;
-    let kept = storage.get_item(PROMPT_KEY).ok()??;
-    let _ = storage.remove_item(PROMPT_KEY);
+    let kept = storage.get_item(DEMO_KEY).ok()??;
+    let _ = storage.remove_item(DEMO_KEY);
     Some(kept)
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 /// What compresses well is not what is short: functions that are inlined repeat themselves, and data that is packed leaves
 /// out its zeros one by one. Found by trying each pass of binaryen 132 with and without; 236,600 bytes of brotli become
 /// 231,200, where `-Oz` alone gives 235,400.
-const PASSES: [&str; 12] = [
+const PASSES: [&str; 13] = [
     "-O2",
     "--flexible-inline-max-function-size=4",
     "--one-caller-inline-max-function-size=0",
@@ -24,6 +24,8 @@ const PASSES: [&str; 12] = [
     "--reorder-functions-by-name",
     "--strip-debug",
     "--strip-producers",
+    // Said to tools, and to no browser.
+    "--strip-target-features",
 ];
 
 /// Optimizes the one program in a folder.

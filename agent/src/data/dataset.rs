@@ -10,13 +10,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use headroom_shared::nanogpt::defaults;
+use headroom_shared::{
+    nanogpt::defaults,
+    tokenizer::meta::{MAX_META_BYTES, Meta, MetaError},
+};
 use thiserror::Error;
 
-use super::{
-    meta::{MAX_META_BYTES, Meta, MetaError},
-    tokenizer::Tokenizer,
-};
+use super::tokenizer::Tokenizer;
 
 /// nanoGPT's own folder of data sets.
 const DATA: &str = "data";
@@ -223,7 +223,7 @@ impl Dataset {
             None => Ok(Tokenizer::Gpt2),
             Some(Meta { chars: Ok(chars), .. }) => Ok(Tokenizer::Char(chars.clone())),
             Some(Meta { chars: Err(why), .. }) => {
-                Err(DatasetError::NoTokenizer { path: self.folder.join(META), why: why.clone() })
+                Err(DatasetError::NoTokenizer { path: self.folder.join(META), why: why.to_string() })
             }
         }
     }
@@ -353,12 +353,7 @@ fn read_meta(path: &Path) -> Result<Option<Meta>, DatasetError> {
         Err(error) => return Err(DatasetError::Unreadable { path: path.to_owned(), error }),
         Ok(_) => {}
     }
-    let meta = if bytes.len() as u64 > MAX_META_BYTES {
-        Err(MetaError::Content(format!("it has more than {} MiB", MAX_META_BYTES >> 20)))
-    } else {
-        Meta::parse(&bytes)
-    };
-    meta.map(Some).map_err(|error| DatasetError::Meta { path: path.to_owned(), error })
+    Meta::parse(&bytes).map(Some).map_err(|error| DatasetError::Meta { path: path.to_owned(), error })
 }
 
 #[cfg(test)]

@@ -11,12 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_shared::tokenizer::CharTokenizer;
+use headroom_shared::tokenizer::{CharTokenizer, meta::Meta};
 use thiserror::Error;
 
 use super::{
     dataset::{META, Split},
-    meta::Meta,
     tokenizer::{EncodeError, GPT2_VOCAB_SIZE, Tokenizer},
 };
 use crate::utf8::NotText;

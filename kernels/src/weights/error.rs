@@ -2,7 +2,7 @@
 
 use headroom_shared::{
     gpt::GptConfigError,
-    text::{self, Key, Text},
+    text::{self, Key, Text, count},
 };
 use thiserror::Error;
 
@@ -225,30 +225,36 @@ impl WeightsError {
     #[must_use]
     pub fn text(&self) -> Text {
         match self {
-            Self::TooShort { file_bytes } => text::weights_too_short(*file_bytes),
+            Self::TooShort { file_bytes } => text::weights_too_short(count(*file_bytes)),
             Self::OtherFormat { what } => text::weights_other_format(*what),
-            Self::HeaderTooLong { header_bytes, max } => text::weights_header_too_long(*header_bytes, *max),
-            Self::HeaderCut { header_bytes, file_bytes } => text::weights_header_cut(*header_bytes, *file_bytes),
+            Self::HeaderTooLong { header_bytes, max } => {
+                text::weights_header_too_long(count(*header_bytes), count(*max))
+            }
+            Self::HeaderCut { header_bytes, file_bytes } => {
+                text::weights_header_cut(count(*header_bytes), count(*file_bytes))
+            }
             Self::Header { why } => text::weights_header(&**why),
-            Self::TooManyTensors { max } => text::weights_too_many_tensors(*max),
+            Self::TooManyTensors { max } => text::weights_too_many_tensors(count(*max as u64)),
             Self::Duplicate { tensor, other: None } => text::weights_twice(&**tensor),
             Self::Duplicate { tensor, other: Some(other) } => text::weights_twice_as(&**tensor, &**other),
             Self::Size { tensor, dtype, shape, needed: Some(needed), found } => {
-                text::weights_size(&**tensor, &**dtype, brackets(shape), *needed, *found)
+                text::weights_size(&**tensor, &**dtype, brackets(shape), count(*needed), count(*found))
             }
             Self::Size { tensor, dtype, shape, needed: None, found } => {
-                text::weights_size_beyond(&**tensor, &**dtype, brackets(shape), *found)
+                text::weights_size_beyond(&**tensor, &**dtype, brackets(shape), count(*found))
             }
-            Self::Backwards { tensor, start, end } => text::weights_backwards(&**tensor, *end, *start),
+            Self::Backwards { tensor, start, end } => text::weights_backwards(&**tensor, count(*end), count(*start)),
             Self::Truncated { tensor, end, file_bytes } => {
                 let missing = text::size(end.saturating_sub(*file_bytes));
-                text::weights_truncated(&**tensor, *end, *file_bytes, missing)
+                text::weights_truncated(&**tensor, count(*end), count(*file_bytes), missing)
             }
             Self::Overlap { tensor, other } => text::weights_overlap(&**tensor, &**other),
-            Self::Gap { before: Some(before), bytes } => text::weights_gap(*bytes, &**before),
-            Self::Gap { before: None, bytes } => text::weights_gap_at_end(*bytes),
+            Self::Gap { before: Some(before), bytes } => text::weights_gap(count(*bytes), &**before),
+            Self::Gap { before: None, bytes } => text::weights_gap_at_end(count(*bytes)),
             Self::Dtype { tensor, found } => text::weights_dtype(&**tensor, &**found),
-            Self::NotGpt2 { n_tensors, first: Some(first) } => text::weights_not_gpt2(*n_tensors, &**first),
+            Self::NotGpt2 { n_tensors, first: Some(first) } => {
+                text::weights_not_gpt2(count(*n_tensors as u64), &**first)
+            }
             Self::NotGpt2 { first: None, .. } => text::WEIGHTS_NO_TENSORS.into(),
             Self::Missing { tensor, shape } if shape.is_empty() => text::weights_missing(&**tensor),
             Self::Missing { tensor, shape } => text::weights_missing_of(&**tensor, brackets(shape)),
@@ -261,14 +267,18 @@ impl WeightsError {
             Self::ConfigDisagrees { key, said, found } => text::weights_config_disagrees(*key, *said, *found),
             Self::Unsupported { key, value, known } => text::weights_unsupported(*key, &**value, *known),
             Self::ConfigJson { why } => text::weights_config_json(&**why),
-            Self::ConfigJsonTooLong { bytes, max } => text::weights_config_json_too_long(*bytes, *max),
+            Self::ConfigJsonTooLong { bytes, max } => text::weights_config_json_too_long(count(*bytes), count(*max)),
             Self::Metadata { key, why } => text::weights_metadata(*key, &**why),
             Self::MetadataDisagrees { metadata, key, said, found } => {
                 text::weights_metadata_disagrees(*metadata, *key, &**said, &**found)
             }
-            Self::NotFinite { tensor, index, value } => text::weights_not_finite(&**tensor, not_finite(*value), *index),
-            Self::Untied { tensor, index } => text::weights_untied(&**tensor, *index),
-            Self::ShortRead { tensor, expected, found } => text::weights_short_read(&**tensor, *found, *expected),
+            Self::NotFinite { tensor, index, value } => {
+                text::weights_not_finite(&**tensor, not_finite(*value), count(*index))
+            }
+            Self::Untied { tensor, index } => text::weights_untied(&**tensor, count(*index)),
+            Self::ShortRead { tensor, expected, found } => {
+                text::weights_short_read(&**tensor, count(*found), count(*expected))
+            }
             Self::TooLarge(error) => error.text(),
         }
     }

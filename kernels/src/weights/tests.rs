@@ -312,17 +312,17 @@ fn hostile_headers_are_refused() {
     };
     check_error(
         &raw(&tensor("[1000000000000000000]", "[0,16]"), 16),
-        "wte.weight is F32 [1000000000000000000], which takes 4000000000000000000 bytes, and the header gives it 16",
+        "wte.weight is F32 [1000000000000000000], which takes 4,000,000,000,000,000,000 bytes, and the header gives it 16",
     );
     check_error(
         &raw(&tensor("[1000000000,1000000000]", "[0,4000000000000000000]"), 16),
-        "wte.weight ends at byte 40000000000",
+        "wte.weight ends at byte 4,000,000,000,000,000",
     );
     check_error(
         &raw(&tensor("[18446744073709551615,18446744073709551615,4]", "[0,16]"), 16),
         "more bytes than a file can have",
     );
-    check_error(&raw(&tensor("[4]", "[0,18446744073709551615]"), 16), "the header gives it 18446744073709551615");
+    check_error(&raw(&tensor("[4]", "[0,18446744073709551615]"), 16), "the header gives it 18,446,744,073,709,551,615");
     check_error(&raw(&tensor("[4]", "[18446744073709551599,18446744073709551615]"), 16), "wte.weight ends at byte");
     check_error(&raw(&tensor("[4]", "[16,0]"), 16), "before its start at 16");
     check_error(&raw(&tensor("[4]", "[4,20]"), 20), "4 bytes before wte.weight belong to no tensor");
@@ -353,10 +353,13 @@ fn hostile_headers_are_refused() {
 
 #[test]
 fn a_header_beyond_every_bound_is_refused_unread() {
-    check_error(&u64::MAX.to_le_bytes(), "its header has 18446744073709551615 bytes, and 16777216 are the most");
+    check_error(
+        &u64::MAX.to_le_bytes(),
+        "its header has 18,446,744,073,709,551,615 bytes, and 16,777,216 are the most",
+    );
     let many: Vec<_> =
         (0..=MAX_TENSORS).map(|i| format!(r#""{i}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#)).collect();
-    check_error(&raw(&format!("{{{}}}", many.join(",")), 0), "more than 65536 tensors");
+    check_error(&raw(&format!("{{{}}}", many.join(",")), 0), "more than 65,536 tensors");
 }
 
 #[test]

@@ -122,6 +122,11 @@ impl Gpu {
         complaints.refused.take().map_or(Ok(()), |reason| Err(GpuError::Refused { reason }))
     }
 
+    /// Has the loss of the device told when it happens, also where nothing computes that would find it out.
+    pub fn on_lost(&self, tell: impl Fn(&GpuError) + Send + 'static) {
+        hear_loss(&self.device, Arc::clone(&self.complaints), tell);
+    }
+
     /// Ends the device; everything on it is lost.
     pub fn destroy(&self) {
         self.device.destroy();
@@ -140,14 +145,20 @@ fn check_limits(needed: &wgpu::Limits, available: &wgpu::Limits) -> Result<(), G
     result
 }
 
+fn hear_loss(device: &wgpu::Device, complaints: Arc<Mutex<Complaints>>, tell: impl Fn(&GpuError) + Send + 'static) {
+    // The one that is set last is called; in browsers all are.
+    device.set_device_lost_callback(move |reason, message| {
+        let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = complaints.lost.get_or_insert_with(|| format!("{reason:?}: {message}")).clone();
+        drop(complaints);
+        tell(&GpuError::DeviceLost { reason });
+    });
+}
+
 /// What the device says unasked is kept until someone asks, instead of ending the program.
 fn listen(device: &wgpu::Device) -> Arc<Mutex<Complaints>> {
     let complaints = Arc::new(Mutex::new(Complaints::default()));
-    let of_loss = Arc::clone(&complaints);
-    device.set_device_lost_callback(move |reason, message| {
-        let mut complaints = of_loss.lock().unwrap_or_else(PoisonError::into_inner);
-        complaints.lost.get_or_insert_with(|| format!("{reason:?}: {message}"));
-    });
+    hear_loss(device, Arc::clone(&complaints), |_| {});
     let of_errors = Arc::clone(&complaints);
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         let mut complaints = of_errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,6 +175,19 @@ fn listen(device: &wgpu::Device) -> Arc<Mutex<Complaints>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loss_is_told_where_nothing_computes() {
+        let gpu = crate::wgpu::block_on(Gpu::request(Request::default())).expect("a software driver at least");
+        let (told, hears) = std::sync::mpsc::channel();
+        gpu.on_lost(move |error| drop(told.send(error.clone())));
+        gpu.device.destroy();
+        let poll = gpu.device.poll(wgpu::PollType::Poll);
+        drop(poll);
+        let error = hears.recv_timeout(std::time::Duration::from_secs(10)).expect("it is told");
+        assert!(matches!(error, GpuError::DeviceLost { .. }), "{error}");
+        assert_eq!(gpu.check(), Err(error));
+    }
 
     #[test]
     fn a_limit_below_webgpus_own_is_named() {

@@ -110,7 +110,7 @@ impl GpuError {
                 text::gpu_not_opened(adapter, &**reason)
             }
             Self::LimitTooSmall { what, limit, needed, available } => {
-                text::gpu_limit(what.clone(), &**limit, *needed, *available)
+                text::gpu_limit(what.clone(), &**limit, text::count(*needed), text::count(*available))
             }
             Self::OutOfMemory { tensor, requested_bytes, allocated_bytes } => {
                 text::gpu_memory_for(&**tensor, text::size(*requested_bytes), text::size(*allocated_bytes))
@@ -122,10 +122,14 @@ impl GpuError {
             Self::TooLarge(error) => error.text(),
             Self::NoSuchParameter { name } => text::decode_no_such_tensor(&**name),
             Self::WrongLength { name: Some(name), expected, given } => {
-                text::decode_wrong_length(&**name, *given, *expected)
+                text::decode_wrong_length(&**name, text::count(*given as u64), text::count(*expected as u64))
             }
-            Self::WrongLength { name: None, expected, given } => text::decode_wrong_total(*given, *expected),
-            Self::NoSuchToken { token, vocab_size } => text::decode_no_such_token(u64::from(*token), *vocab_size),
+            Self::WrongLength { name: None, expected, given } => {
+                text::decode_wrong_total(text::count(*given as u64), text::count(*expected as u64))
+            }
+            Self::NoSuchToken { token, vocab_size } => {
+                text::decode_no_such_token(u64::from(*token), text::count(*vocab_size))
+            }
             Self::NoTokens => text::DECODE_NO_TOKENS.into(),
             Self::ContextFull { block_size, tokens } => text::gpu_context_full(*block_size, *tokens),
             Self::NoAttention { reason } => text::gpu_no_attention(*reason),

@@ -135,23 +135,26 @@ impl Table {
         })
     }
 
-    /// A number with the language's own decimal mark.
+    /// A number with the language's own decimal mark; one of digits alone in groups of three.
     #[must_use]
     pub fn number(&self, number: &str) -> String {
-        number.replace('.', self.word(DECIMAL_MARK))
+        let is_whole = number.bytes().all(|byte| byte.is_ascii_digit());
+        let mut out = String::new();
+        for (index, char) in number.char_indices() {
+            if is_whole && index > 0 && (number.len() - index).is_multiple_of(3) {
+                out.push_str(self.word(THOUSANDS_MARK));
+            }
+            match char {
+                '.' => out.push_str(self.word(DECIMAL_MARK)),
+                char => out.push(char),
+            }
+        }
+        out
     }
 
     /// A whole number in groups of three digits.
     #[must_use]
     pub fn grouped(&self, number: u64) -> String {
-        let digits = number.to_string();
-        let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-        for (index, digit) in digits.chars().enumerate() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
-                out.push_str(self.word(THOUSANDS_MARK));
-            }
-            out.push(digit);
-        }
-        out
+        self.number(&number.to_string())
     }
 }

@@ -97,6 +97,8 @@ fn arguments_stand_where_a_language_puts_them() {
     assert_eq!(may_set(not_evaluated("x"), names(["a", "b"])).to_string(), "`x` is not evaluated; it may set a, b");
     let german = Table::of(&LANGUAGES[3]);
     assert!(german.say(&fits(size(3 << 29))).contains("1,50 GiB"), "{}", german.say(&fits(size(3 << 29))));
+    let cut = weights_too_short(count(1_234_567));
+    assert!(german.say(&cut).contains(" 1.234.567 ") && cut.to_string().contains(" 1,234,567 "), "{cut}");
     assert_eq!((german.grouped(1_234_567), english().grouped(1_234)), ("1.234.567".to_owned(), "1,234".to_owned()));
 }
 

@@ -1,26 +1,21 @@
 //! The page where a GPT runs, on both backends: Chromium's WebGPU on its software adapter, and WebAssembly.
 
+mod files;
+
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use headroom_kernels::{
-    decode::{Decoder, Storage},
-    layout::Layout,
-    rng::Stream,
-    sampling::Sampling,
-    weights::{Naming, model_header, write_model},
-};
-use headroom_shared::gpt::{GptConfig, GptShape};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::{
     accessible::violations,
     means::named,
     page::{LAPTOP, PHONE, Page, tell_with},
 };
+use files::sparse_model;
 
 /// Chromium's own software adapter, so that WebGPU is tested wherever the tests run.
 const WEBGPU: [&str; 2] = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
@@ -29,7 +24,9 @@ const READY: &str = "!document.querySelector('#write')?.disabled";
 const FAILED: &str = "document.querySelector('[data-testid=failure]')";
 
 fn shipped() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/demo/stories.safetensors")
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/demo/stories.safetensors");
+    // WebDriver takes no path with dots in it.
+    file.canonicalize().expect("the model that ships")
 }
 
 async fn open(page: &Page) {
@@ -143,6 +140,30 @@ fn a_text_can_be_stopped_and_the_page_stays_awake() {
 }
 
 #[test]
+fn another_pace_takes_effect_at_once() {
+    demo("another_pace_takes_effect_at_once", &[], async |page| {
+        // Slowly they would take a minute, which is longer than anything is waited for.
+        page.fill("#n-tokens", "400").await;
+        page.click("#slowly").await;
+        page.click("#write").await;
+        page.until("it writes", "document.querySelector('#tokens').children.length > 18").await;
+        page.click("#slowly").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        // And the other way round.
+        page.fill("#n-tokens", "2000").await;
+        page.click("#write").await;
+        page.until("it writes", "document.querySelector('#write').textContent === 'Stop'").await;
+        page.click("#slowly").await;
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        let n = "document.querySelector('#tokens').children.length";
+        let before: u64 = page.value(n).await;
+        tokio::time::sleep(std::time::Duration::from_millis(1000)).await;
+        let wrote = page.value::<u64>(n).await - before;
+        assert!((1..=10).contains(&wrote), "{wrote} tokens in a second");
+    });
+}
+
+#[test]
 fn without_webgpu_the_cpu_writes_and_the_page_says_why() {
     demo("without_webgpu_the_cpu_writes_and_the_page_says_why", &["--disable-features=WebGPU"], async |page| {
         let line = page.text("[data-testid=backend]").await;
@@ -192,6 +213,74 @@ fn a_prompt_of_unknown_characters_is_told_and_kept() {
 }
 
 #[test]
+fn a_prompt_beyond_the_context_is_told_and_holds_nothing_up() {
+    demo("a_prompt_beyond_the_context_is_told_and_holds_nothing_up", &[], async |page| {
+        let long = "Once upon a time there was a cat. ".repeat(3_000);
+        page.script(&format!(
+            "const prompt = document.querySelector('#prompt'); prompt.value = {long:?};
+             prompt.dispatchEvent(new Event('input', {{ bubbles: true }}))"
+        ))
+        .await;
+        page.fill("#n-tokens", "20").await;
+        page.click("#write").await;
+        page.until("the text ends", "document.querySelector('[data-testid=ended]').textContent !== ''").await;
+        let told = page.text("[data-testid=cut]").await;
+        assert!(told.contains("102,000 tokens") && told.contains("last 128"), "{told}");
+        let spans: u64 = page.value("document.querySelector('#tokens').children.length").await;
+        assert_eq!(spans, 128 + 20);
+        write(page, "Once", 1, 20).await;
+        assert!(
+            page.value::<bool>("document.querySelector('[data-testid=cut]') === null").await,
+            "a short one is seen whole"
+        );
+    });
+}
+
+#[test]
+fn another_language_keeps_what_was_set_and_names_what_cannot_be_kept() {
+    demo("another_language_keeps_what_was_set_and_names_what_cannot_be_kept", &[], async |page| {
+        choose(page, &[&shipped()]).await;
+        page.until("a file is open", &format!("{READY} && document.querySelector('#shipped')")).await;
+        run_on(page, "cpu-int16", "WebAssembly").await;
+        for (id, typed) in [
+            ("prompt", "A cat"),
+            ("temperature", "0.5"),
+            ("top-k", "7"),
+            ("seed", "99"),
+            ("n-tokens", "12"),
+            ("gpu-memory", "6"),
+        ] {
+            page.fill(&format!("#{id}"), typed).await;
+        }
+        page.click("#slowly").await;
+        page.script(
+            "const picker = document.querySelector('#language'); picker.value = 'de';
+             picker.dispatchEvent(new Event('change', { bubbles: true }))",
+        )
+        .await;
+        page.until("it is in German", "document.documentElement.lang === 'de'").await;
+        page.until("the model is loaded", READY).await;
+        for (id, shown) in [
+            ("prompt", "A cat"),
+            ("temperature", "0,5"),
+            ("top-k", "7"),
+            ("seed", "99"),
+            ("n-tokens", "12"),
+            ("gpu-memory", "6,00 GiB"),
+        ] {
+            assert_eq!(page.value::<String>(&format!("document.querySelector('#{id}').value")).await, shown, "{id}");
+        }
+        for id in ["slowly", "way-cpu-int16"] {
+            assert!(page.value::<bool>(&format!("document.querySelector('#{id}').checked")).await, "{id}");
+        }
+        assert!(page.text("[data-testid=left-behind]").await.contains("stories.safetensors"));
+        choose(page, &[&shipped()]).await;
+        page.until("it is open again", "!document.querySelector('[data-testid=left-behind]')").await;
+        page.until("the model is loaded", READY).await;
+    });
+}
+
+#[test]
 fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
     demo("a_gpu_that_is_lost_is_told_and_the_cpu_goes_on", &WEBGPU, async |page| {
         run_on(page, "webgpu", "WebGPU").await;
@@ -211,170 +300,15 @@ fn a_gpu_that_is_lost_is_told_and_the_cpu_goes_on() {
 }
 
 #[test]
-fn broken_files_are_named_and_leave_a_way_back() {
-    demo("broken_files_are_named_and_leave_a_way_back", &[], async |page| {
-        let folder = scratch("demo_broken");
-        let whole = fs::read(shipped()).expect("the model that ships");
-        let header_bytes = u64::from_le_bytes(whole[..8].try_into().expect("8 bytes"));
-        let header_bytes = usize::try_from(header_bytes).expect("a header that fits");
-        let huge = json!({ "transformer.wte.weight":
-            { "dtype": "F32", "shape": [1_000_000_000_u64, 1_000_000_000_u64], "data_offsets": [0, 4_000_000_000_000_000_000_u64] } })
-        .to_string();
-        let huge = [&(huge.len() as u64).to_le_bytes()[..], huge.as_bytes()].concat();
-        let other_shape = String::from_utf8_lossy(&whole[8..8 + header_bytes]).replacen(
-            "\"shape\":[128,128]",
-            "\"shape\":[256,64] ",
-            1,
-        );
-        let other_shape = [&whole[..8], other_shape.as_bytes(), &whole[8 + header_bytes..]].concat();
-        for (name, bytes, says) in [
-            ("cut.safetensors", &whole[..whole.len() - 5000], "transformer."),
-            ("claims.safetensors", &huge[..], "transformer.wte.weight"),
-            ("long.safetensors", &[0xFF; 64][..], "long"),
-            ("shape.safetensors", &other_shape[..], "[256, 64]"),
-            ("empty.safetensors", &[][..], "0 bytes"),
-            ("weights.pt", b"PK\x03\x04 and so on, as torch.save writes".as_slice(), "safetensors"),
-        ] {
-            let file = folder.join(name);
-            fs::write(&file, bytes).expect("space");
-            choose(page, &[&file]).await;
-            page.until(&format!("{name} is refused"), FAILED).await;
-            let told = page.text("[data-testid=failure]").await;
-            assert!(told.contains(says), "{name}: {told}");
-            page.click("[data-testid=failure] .button").await;
-            page.until("the model that ships is back", READY).await;
-        }
-    });
-}
-
-/// A model of byte pairs under nanoGPT's names, and the tokenizer beside it.
-fn small_gpt2(folder: &Path) -> (GptConfig, Vec<f32>, PathBuf, PathBuf) {
-    let shape =
-        GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: 32, vocab_size: 260, dropout: 0.0, bias: true };
-    let config = GptConfig::new(shape).expect("a shape");
-    let mut stream = Stream::new(3, 0);
-    #[expect(clippy::cast_possible_truncation, reason = "any weights will do")]
-    let params: Vec<f32> =
-        (0..Layout::new(&config).expect("small").len()).map(|_| 0.3 * stream.normal() as f32).collect();
-    let mut file = Vec::new();
-    let metadata = [("n_head".to_owned(), "2".to_owned())].into();
-    write_model(&mut file, &config, &params, Naming::NanoGpt, &metadata).expect("memory takes it");
-    let model = folder.join("model.safetensors");
-    fs::write(&model, file).expect("space");
-    let tokenizer = folder.join("tokenizer.json");
-    fs::write(&tokenizer, tokenizer_json().to_string()).expect("space");
-    (config, params, model, tokenizer)
-}
-
-/// Whether a byte stands for itself in GPT-2's vocabulary.
-fn seen(byte: u32) -> bool {
-    (33..=126).contains(&byte) || (161..=172).contains(&byte) || (174..=255).contains(&byte)
-}
-
-/// Bytes in the order of their ids.
-fn byte_order() -> impl Iterator<Item = u32> {
-    (0..256).filter(|byte| seen(*byte)).chain((0..256).filter(|byte| !seen(*byte)))
-}
-
-/// GPT-2's way to write bytes: those that can be seen stand for themselves, the others for what follows 255.
-fn tokenizer_json() -> Value {
-    let mut others = 256..;
-    let names = byte_order().map(|byte| if seen(byte) { byte } else { others.next().expect("endless") });
-    let mut vocab: Map<String, Value> = names
-        .enumerate()
-        .map(|(id, code)| (char::from_u32(code).expect("a character").to_string(), json!(id)))
-        .collect();
-    let merges = [("t", "h", "th"), ("th", "e", "the"), ("Ġ", "the", "Ġthe")];
-    for (id, (_, _, whole)) in (256..).zip(&merges) {
-        vocab.insert((*whole).to_owned(), json!(id));
-    }
-    vocab.insert("<|endoftext|>".to_owned(), json!(259));
-    let merges: Vec<String> = merges.iter().map(|(left, right, _)| format!("{left} {right}")).collect();
-    json!({
-        "version": "1.0",
-        "added_tokens": [{ "id": 259, "content": "<|endoftext|>", "special": true }],
-        "normalizer": null,
-        "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true },
-        "decoder": { "type": "ByteLevel" },
-        "model": { "type": "BPE", "vocab": vocab, "merges": merges },
-    })
-}
-
-#[test]
-fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
-    demo("a_dropped_gpt2_asks_for_its_tokenizer_and_writes", &[], async |page| {
-        let (config, params, model, tokenizer) = small_gpt2(&scratch("demo_gpt2"));
-        choose(page, &[&model]).await;
-        page.until("the tokenizer is missing", FAILED).await;
-        let told = page.text("[data-testid=failure]").await;
-        assert!(told.contains("tokenizer.json") && told.contains("260"), "{told}");
-        // It alone, as the weights are there.
-        choose(page, &[&tokenizer]).await;
-        page.until("the model is loaded", READY).await;
-        // And the other way round.
-        page.click("#shipped").await;
-        page.until("the model that ships is back", READY).await;
-        choose(page, &[&tokenizer]).await;
-        page.until("the weights are missing", FAILED).await;
-        choose(page, &[&model]).await;
-        page.until("the model is loaded", READY).await;
-        assert_eq!(page.text("[data-testid=model]").await, "model.safetensors");
-        page.fill("#temperature", "0").await;
-        write(page, "the the<|endoftext|>t", 1, 12).await;
-        let ids = "[...document.querySelectorAll('.token--given')].map((token) => token.textContent)";
-        assert_eq!(page.value::<Vec<String>>(ids).await, ["the", " the", "<|endoftext|>", "t"]);
-        let mut decoder = Decoder::new(&config, &params, Storage::F32).expect("it fits");
-        // "t" is the 84th of the bytes that can be seen.
-        decoder.prefill(&[257, 258, 259, u32::from(b't') - 33]).expect("a prompt");
-        let sampling = Sampling { temperature: 0.0, top_k: 40, seed: 1 };
-        let expected: Vec<u32> = (0..12).map(|draw| decoder.next(&sampling, draw).expect("a token")).collect();
-        let chosen: Vec<String> = names(page).await;
-        assert_eq!(chosen.len(), expected.len());
-        // A token's name is told with its candidates; walking there shows it.
-        page.script("document.querySelector('#tokens').focus()").await;
-        page.press(thirtyfour::Key::Home).await;
-        for (index, token) in expected.iter().enumerate() {
-            let marked = format!("document.querySelector('#tokens').children[{}].ariaCurrent === 'true'", index + 4);
-            page.until("the token is marked", &marked).await;
-            assert_eq!(page.text(".candidate--chosen .candidate__name").await, name_of(*token), "token {index}");
-            page.press(thirtyfour::Key::Right).await;
-        }
-    });
-}
-
-async fn names(page: &Page) -> Vec<String> {
-    page.value("[...document.querySelectorAll('#tokens .token:not(.token--given)')].map((token) => token.textContent)")
-        .await
-}
-
-/// What the page calls a token of [`tokenizer_json`].
-fn name_of(token: u32) -> String {
-    match token {
-        256 => "th".to_owned(),
-        257 => "the".to_owned(),
-        258 => "␣the".to_owned(),
-        259 => "<|endoftext|>".to_owned(),
-        id => match byte_order().nth(id as usize).expect("a byte") {
-            0x20 => "␣".to_owned(),
-            0x0A => "⏎".to_owned(),
-            0x09 => "⇥".to_owned(),
-            byte if byte < 0x80 => char::from_u32(byte).expect("ASCII").to_string(),
-            byte => format!("\\x{byte:02x}"),
-        },
-    }
-}
-
-#[test]
-fn what_does_not_fit_is_known_before_a_weight_is_read() {
-    demo("what_does_not_fit_is_known_before_a_weight_is_read", &["--disable-features=WebGPU"], async |page| {
-        let [model, tokenizer] = sparse_model(&scratch("demo_large"), 48, 40, 2560, 260);
-        choose(page, &[&model, &tokenizer]).await;
-        page.until("it does not fit", FAILED).await;
-        let told = page.text("[data-testid=failure]").await;
-        assert!(told.starts_with("This does not fit"), "{told}");
-        let said = page.text(".demo__ways").await;
-        assert!(said.contains("15.03 GiB") && said.contains("more than the") && said.contains("WebAssembly"), "{said}");
-        fs::remove_file(&model).expect("it can go");
+fn a_gpu_that_is_lost_while_nothing_is_written_is_told_at_once() {
+    demo("a_gpu_that_is_lost_while_nothing_is_written_is_told_at_once", &WEBGPU, async |page| {
+        run_on(page, "webgpu", "WebGPU").await;
+        page.cdp("Browser.crashGpuProcess", json!({})).await;
+        page.until("the loss is told", FAILED).await;
+        page.click("[data-testid=failure] .button").await;
+        page.until("the CPU is there", READY).await;
+        assert!(write(page, "Once", 1, 20).await.len() >= 24);
+        page.browser.console().await;
     });
 }
 
@@ -415,21 +349,6 @@ fn the_demo_is_accessible_and_no_wider_than_its_window() {
         }
         assert!(all.is_empty(), "{}", all.join("\n"));
     });
-}
-
-/// A model whose weights are zeros, which take no room on a disk and as much time as any others, and a tokenizer.
-fn sparse_model(folder: &Path, n_layer: u64, n_head: u64, n_embd: u64, vocab_size: u64) -> [PathBuf; 2] {
-    let shape = GptShape { n_layer, n_head, n_embd, block_size: 1024, vocab_size, dropout: 0.0, bias: true };
-    let config = GptConfig::new(shape).expect("a shape");
-    let header = model_header(&config, Naming::NanoGpt, &[("n_head".to_owned(), n_head.to_string())].into());
-    let header = header.expect("it can be addressed");
-    let model = folder.join("model.safetensors");
-    fs::write(&model, &header).expect("space");
-    let bytes = header.len() as u64 + 4 * config.n_parameters().expect("a number");
-    fs::OpenOptions::new().write(true).open(&model).expect("a file").set_len(bytes).expect("a sparse file");
-    let tokenizer = folder.join("tokenizer.json");
-    fs::write(&tokenizer, tokenizer_json().to_string()).expect("space");
-    [model, tokenizer]
 }
 
 /// Tokens a second of the page as it is shipped, on both backends: printed, and judged by who reads it, as machines

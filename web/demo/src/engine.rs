@@ -5,7 +5,12 @@ use headroom_kernels::{
     sampling::{Candidate, Sampling, candidates},
     wgpu::{Generator, GpuError},
 };
-use headroom_shared::{demo::Allocated, gpt::buffers::Buffer, order::sorted, text::Text};
+use headroom_shared::{
+    demo::Allocated,
+    gpt::buffers::Buffer,
+    order::sorted,
+    text::{self, Text},
+};
 
 /// What it runs on.
 #[derive(Debug)]
@@ -26,10 +31,18 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// In a sentence.
+    /// In a few words.
     pub fn text(&self) -> Text {
         match self {
             Self::Cpu(error) => error.text(),
+            Self::Gpu(error) => error.text(),
+        }
+    }
+
+    /// In a sentence: those of a GPU are ones already.
+    pub fn sentence(&self) -> Text {
+        match self {
+            Self::Cpu(error) => text::demo_on_the_cpu(error.text()),
             Self::Gpu(error) => error.text(),
         }
     }
@@ -86,12 +99,17 @@ impl Engine {
         Self { backend, block_size, text: Vec::new(), n_run: 0, n_draws: 0, scratch: Vec::new() }
     }
 
+    /// What the model sees of a text: its end, where it is beyond the context.
+    pub fn seen<'a>(&self, text: &'a [u32]) -> &'a [u32] {
+        tail(text, self.block_size)
+    }
+
     /// Begins a text. Of a prompt beyond the context its end counts, as in nanoGPT.
     pub fn begin(&mut self, prompt: &[u32]) -> Result<(), EngineError> {
         self.text.clear();
         self.text.extend_from_slice(prompt);
         self.n_draws = 0;
-        let seen = tail(prompt, self.block_size);
+        let seen = self.seen(prompt);
         match &mut self.backend {
             Backend::Cpu(decoder) => {
                 decoder.reset();
@@ -133,7 +151,7 @@ impl Engine {
 
     /// How the last tokens that were run attend to each other; at most `n_max` of them.
     pub async fn attention(&mut self, layer: u64, head: u64, n_max: usize) -> Result<Attention, EngineError> {
-        let seen = tail(&self.text[..self.n_run], self.block_size);
+        let seen = self.seen(&self.text[..self.n_run]);
         let first = seen.len().saturating_sub(n_max);
         let tokens = seen[first..].to_vec();
         let mut rows = Vec::new();
@@ -270,6 +288,14 @@ mod tests {
             let expected: Vec<u32> = (0..24).map(|draw| decoder.next(&SAMPLING, draw).expect("a token")).collect();
             assert_eq!(written(&mut engine), expected);
         }
+    }
+
+    #[test]
+    fn of_a_prompt_beyond_the_context_its_end_is_seen() {
+        let engine = on_cpu();
+        assert_eq!(engine.seen(&[1, 2, 3]), [1, 2, 3]);
+        let long: Vec<u32> = (0..100_000).collect();
+        assert_eq!(engine.seen(&long), &long[99_988..]);
     }
 
     #[test]

@@ -13,17 +13,25 @@ mod ways;
 
 use std::{cell::RefCell, collections::VecDeque};
 
-use headroom_shared::demo::Ask;
+use headroom_shared::demo::{Ask, Failure, Tell};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::File;
 
 use session::Session;
 
+/// Something to be done, when what is before it is done.
+enum Task {
+    /// To answer, with the files that were sent along.
+    Answer(Ask, Vec<File>),
+    /// To tell that the model's device is lost.
+    Mourn(Failure),
+}
+
 /// What was asked and not yet answered.
 #[derive(Default)]
 struct Queue {
-    asks: VecDeque<(Ask, Vec<File>)>,
+    tasks: VecDeque<Task>,
     is_running: bool,
 }
 
@@ -36,8 +44,17 @@ thread_local! {
 pub fn ask(json: &str, files: Vec<File>) {
     // Both programs are of one build, so that what the one writes the other reads.
     let Ok(ask) = serde_json::from_str(json) else { return };
+    queue(Task::Answer(ask, files));
+}
+
+/// The model's device is lost: whoever computes finds it out and tells, but nobody may.
+fn lost(failure: Failure) {
+    queue(Task::Mourn(failure));
+}
+
+fn queue(task: Task) {
     let is_running = QUEUE.with_borrow_mut(|queue| {
-        queue.asks.push_back((ask, files));
+        queue.tasks.push_back(task);
         std::mem::replace(&mut queue.is_running, true)
     });
     if !is_running {
@@ -47,41 +64,60 @@ pub fn ask(json: &str, files: Vec<File>) {
 
 /// Whether something waits that ends a text which is being written.
 fn is_interrupted() -> bool {
-    QUEUE.with_borrow(|queue| queue.asks.iter().any(|(ask, _)| matches!(ask, Ask::Stop | Ask::Write(_))))
+    QUEUE.with_borrow(|queue| queue.tasks.iter().any(|task| matches!(task, Task::Answer(Ask::Stop | Ask::Write(_), _))))
+}
+
+/// The pace that was asked for since this was last called.
+fn asked_pace() -> Option<u32> {
+    QUEUE.with_borrow_mut(|queue| {
+        let mut asked = None;
+        queue.tasks.retain(|task| match task {
+            Task::Answer(Ask::Pace(pause_millis), _) => {
+                asked = Some(*pause_millis);
+                false
+            }
+            _ => true,
+        });
+        asked
+    })
 }
 
 thread_local! {
     static SESSION: RefCell<Option<Session>> = const { RefCell::new(None) };
 }
 
+async fn done(task: Task, session: Option<Session>) -> Result<Option<Session>, Failure> {
+    match (task, session) {
+        (Task::Answer(Ask::Open { source, way, gpu_bytes }, files), _) => {
+            model::open(source, files, way, gpu_bytes).await.map(Some)
+        }
+        (Task::Answer(Ask::Write(write), _), Some(mut session)) => {
+            session.write(&write).await?;
+            Ok(Some(session))
+        }
+        (Task::Answer(Ask::Attention(head), _), Some(mut session)) => {
+            session.attention(head).await?;
+            Ok(Some(session))
+        }
+        (Task::Mourn(failure), Some(_)) => Err(failure),
+        (Task::Answer(..) | Task::Mourn(_), session) => Ok(session),
+    }
+}
+
 async fn answer_all() {
     loop {
         let next = QUEUE.with_borrow_mut(|queue| {
-            let next = queue.asks.pop_front();
+            let next = queue.tasks.pop_front();
             queue.is_running = next.is_some();
             next
         });
-        let Some((ask, files)) = next else { return };
+        let Some(task) = next else { return };
         // Nobody else is here: answers come one after the other.
         let session = SESSION.take();
-        let session = match (ask, session) {
-            (Ask::Open { source, way, gpu_bytes }, _) => match model::open(source, files, way, gpu_bytes).await {
-                Ok(session) => Some(session),
-                Err(failure) => {
-                    host::tell(&headroom_shared::demo::Tell::Failed(failure));
-                    None
-                }
-            },
-            (Ask::Write(write), Some(mut session)) => {
-                session.write(&write).await;
-                Some(session)
-            }
-            (Ask::Attention(head), Some(mut session)) => {
-                session.attention(head).await;
-                Some(session)
-            }
-            (Ask::Stop | Ask::Write(_) | Ask::Attention(_), session) => session,
-        };
-        SESSION.set(session);
+        match done(task, session).await {
+            Ok(session) => SESSION.set(session),
+            // What failed is gone with its session: it is told once.
+            Err(failure) => host::tell(&Tell::Failed(failure)),
+        }
     }
 }

@@ -9,7 +9,7 @@ use headroom_kernels::{
     wgpu::{Generator, Gpu, GpuError, Options, Request},
 };
 use headroom_shared::{
-    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way},
+    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way, files::Role},
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     text::{self, Text},
@@ -24,7 +24,7 @@ use crate::{
     engine::{Backend, Engine, EngineError},
     host::{self, Data, NoWebGpu},
     session::Session,
-    tokenizer::Tokenizer,
+    tokenizer::{self, Tokenizer},
     ways::{self, Machine},
 };
 
@@ -35,8 +35,9 @@ fn failure(kind: FailureKind, text: impl Into<Text>) -> Failure {
     Failure { kind, text: text.into(), hint: None }
 }
 
-fn of_weights(error: &WeightsError) -> Failure {
-    Failure { kind: FailureKind::Files, text: error.text(), hint: error.hint().map(Text::from) }
+fn of_weights(name: &str, error: &WeightsError) -> Failure {
+    let text = text::demo_in_file(name, error.text());
+    Failure { kind: FailureKind::Files, text, hint: error.hint().map(Text::from) }
 }
 
 fn unread(name: &str, reason: String) -> Failure {
@@ -54,18 +55,23 @@ pub async fn open(
     let hints = match &folder.config {
         Some(config) => {
             let text = whole(config, "config.json", MAX_CONFIG_JSON_BYTES).await?;
-            Hints::from_config_json(&text).map_err(|error| of_weights(&error))?
+            // What it says of that file names it.
+            Hints::from_config_json(&text).map_err(|error| {
+                let text = text::demo_sentence(error.text());
+                Failure { kind: FailureKind::Files, text, hint: error.hint().map(Text::from) }
+            })?
         }
         None => Hints::default(),
     };
     let header = header(&folder).await?;
-    let catalogue = Catalogue::new(&header, &hints).map_err(|error| of_weights(&error))?;
+    let catalogue = Catalogue::new(&header, &hints).map_err(|error| of_weights(&folder.file, &error))?;
     let config = *catalogue.config();
     let tokenizer = folder.tokenizer(&catalogue).await?;
 
     let gpu = request_gpu().await;
     let software = gpu.as_ref().map(Gpu::is_software).map_err(Clone::clone);
     let machine = Machine { gpu: software, gpu_bytes, machine_bytes: host::machine_bytes() };
+    let of_other_size = tokenizer::note(tokenizer.vocab_size(), config.vocab_size());
     let mut opened = Opened {
         name: folder.name.clone(),
         n_layer: config.n_layer(),
@@ -74,7 +80,7 @@ pub async fn open(
         block_size: config.block_size(),
         vocab_size: config.vocab_size(),
         n_parameters: config.n_parameters().unwrap_or(u64::MAX),
-        notes: catalogue.notes().iter().map(Note::text).collect(),
+        notes: catalogue.notes().iter().map(Note::text).chain(of_other_size).collect(),
         plans: machine.plans(&config),
         way: None,
         why: text::WHY_CHOSEN.into(),
@@ -83,6 +89,9 @@ pub async fn open(
     let backend = load(&folder, &catalogue, backend).await?;
     let engine = Engine::new(backend, config.block_size());
     let gpu = gpu.ok().filter(|_| way.is_webgpu());
+    if let Some(gpu) = &gpu {
+        gpu.on_lost(|error| crate::lost(failure(FailureKind::Device, error.text())));
+    }
     host::tell(&Tell::Ready(Ready {
         way,
         device: engine
@@ -97,6 +106,8 @@ pub async fn open(
 struct Folder {
     /// The weights' name; empty for those that ship.
     name: String,
+    /// What messages call them.
+    file: String,
     weights: Data,
     config: Option<Data>,
     tokenizer_json: Option<Data>,
@@ -106,32 +117,34 @@ struct Folder {
 
 impl Folder {
     async fn of(source: Source, files: &[File]) -> Result<Self, Failure> {
-        let none =
-            |weights, name| Self { name, weights, config: None, tokenizer_json: None, vocab: None, merges: None };
+        let none = |weights, name: String, file: &str| {
+            let file = file.to_owned();
+            Self { name, file, weights, config: None, tokenizer_json: None, vocab: None, merges: None }
+        };
         if let Source::Shipped(address) = source {
             let weights = Data::fetch(&address).await;
             let weights = weights.map_err(|reason| failure(FailureKind::Files, text::demo_not_fetched(reason)))?;
-            return Ok(none(weights, String::new()));
+            return Ok(none(weights, String::new(), address.rsplit('/').next().unwrap_or_default()));
         }
-        let named = |names: &[&str]| {
-            let found = files.iter().find(|file| names.contains(&file.name().to_ascii_lowercase().as_str()));
-            found.map(Data::of_file)
+        let of_role = |role| files.iter().filter(move |file| Role::of(&file.name()) == role);
+        let first = |role| of_role(role).next().map(Data::of_file);
+        let mut weights = of_role(Role::Safetensors).peekable();
+        let mut unknown = of_role(Role::Unknown);
+        let (first_weights, second) = match weights.peek() {
+            Some(_) => (weights.next(), weights.next()),
+            None => (unknown.next(), unknown.next()),
         };
-        let safetensors = |file: &&File| file.name().to_ascii_lowercase().ends_with(".safetensors");
-        let any_safetensors = files.iter().any(|file| safetensors(&file));
-        let mut weights = files.iter().filter(|file| safetensors(file) || !any_safetensors && is_weights(&file.name()));
-        let (first, second) = (weights.next(), weights.next());
-        let weights = match (first, second) {
+        let weights = match (first_weights, second) {
             (Some(file), None) => file,
             (Some(_), Some(_)) => return Err(failure(FailureKind::Files, text::DEMO_SEVERAL_WEIGHTS)),
             (None, _) => return Err(failure(FailureKind::Files, text::DEMO_NO_WEIGHTS)),
         };
         Ok(Self {
-            config: named(&["config.json"]),
-            tokenizer_json: named(&["tokenizer.json"]),
-            vocab: named(&["vocab.json", "encoder.json"]),
-            merges: named(&["merges.txt", "vocab.bpe"]),
-            ..none(Data::of_file(weights), weights.name())
+            config: first(Role::Config),
+            tokenizer_json: first(Role::TokenizerJson),
+            vocab: first(Role::Vocab),
+            merges: first(Role::Merges),
+            ..none(Data::of_file(weights), weights.name(), &weights.name())
         })
     }
 
@@ -140,7 +153,7 @@ impl Folder {
         let vocab_size = catalogue.config().vocab_size();
         let tokenizer = match (catalogue.tokenizer(), &self.tokenizer_json, (&self.vocab, &self.merges)) {
             (Some(weights::Tokenizer::Char(chars)), ..) => {
-                let broken = |_| failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size));
+                let broken = |_| failure(FailureKind::Files, text::demo_no_tokenizer(text::count(vocab_size)));
                 Tokenizer::Char(CharTokenizer::try_from(chars.clone()).map_err(broken)?)
             }
             (_, Some(file), _) => {
@@ -159,13 +172,8 @@ impl Folder {
             (known, ..) if known.is_some() || (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
             }
-            _ => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(vocab_size))),
+            _ => return Err(failure(FailureKind::Files, text::demo_no_tokenizer(text::count(vocab_size)))),
         };
-        let known = tokenizer.vocab_size();
-        if known > vocab_size {
-            let text = text::demo_other_tokenizer(known, vocab_size);
-            return Err(failure(FailureKind::Files, text));
-        }
         Ok(tokenizer)
     }
 }
@@ -173,13 +181,6 @@ impl Folder {
 fn byte_pairs(read: Result<ByteBpe, BpeError>) -> Result<Tokenizer, Failure> {
     let tokenizer = read.map_err(|error| failure(FailureKind::Files, error.text()))?;
     Ok(Tokenizer::Bpe(Box::new(tokenizer)))
-}
-
-/// What is no file of another kind is tried as weights, whose reader says what it is instead.
-fn is_weights(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    !matches!(name.as_str(), "readme.md" | ".gitattributes")
-        && ![".json", ".txt", ".bpe", ".py", ".md", ".pkl"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// A small file.
@@ -193,11 +194,11 @@ async fn whole(data: &Data, name: &str, bytes_max: u64) -> Result<Vec<u8>, Failu
 
 async fn header(folder: &Folder) -> Result<Header, Failure> {
     let data = &folder.weights;
-    let unread = |reason| unread(&folder.name, reason);
+    let unread = |reason| unread(&folder.file, reason);
     let prefix = data.read(0..PREFIX_BYTES as u64).await.map_err(unread)?;
-    let range = header_range(&prefix, data.bytes()).map_err(|error| of_weights(&error))?;
+    let range = header_range(&prefix, data.bytes()).map_err(|error| of_weights(&folder.file, &error))?;
     let header = data.read(range).await.map_err(unread)?;
-    Header::parse(&header, data.bytes()).map_err(|error| of_weights(&error))
+    Header::parse(&header, data.bytes()).map_err(|error| of_weights(&folder.file, &error))
 }
 
 async fn request_gpu() -> Result<Gpu, Text> {
@@ -250,7 +251,11 @@ async fn allocate(
     if let (Err(error), Some(true)) = (&machine.gpu, chosen.map(Way::is_webgpu)) {
         return Err(failure(FailureKind::Device, error.clone()));
     }
-    let refused = opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| plan.refusal.clone());
+    let refused = opened.plans.iter().find(|plan| chosen == Some(plan.way)).and_then(|plan| {
+        let why = plan.refusal.clone()?;
+        // A GPU's own words are sentences.
+        Some(if plan.way.is_webgpu() { why } else { text::demo_way_refused(plan.way.text(), why) })
+    });
     Err(failure(FailureKind::DoesNotFit, refused.unwrap_or_else(|| text::DEMO_FITS_NOWHERE.into())))
 }
 
@@ -274,8 +279,8 @@ async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> R
         let full = |_| failure(FailureKind::Device, text::demo_staging_full(entry.name.as_str()));
         let mut values = zeros(entry.range.len()).map_err(full)?;
         for read in catalogue.reads_of(entry, READ_BYTES) {
-            let bytes = folder.weights.read(read.range.clone()).await.map_err(|reason| unread(&folder.name, reason))?;
-            catalogue.take_one(&read, &bytes, &mut values).map_err(|error| of_weights(&error))?;
+            let bytes = folder.weights.read(read.range.clone()).await.map_err(|reason| unread(&folder.file, reason))?;
+            catalogue.take_one(&read, &bytes, &mut values).map_err(|error| of_weights(&folder.file, &error))?;
             read_bytes += read.range.end - read.range.start;
             if host::now_millis() - told > TELL_EVERY_MILLIS {
                 host::tell(&Tell::Progress { read_bytes, all_bytes });
@@ -294,7 +299,7 @@ async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> R
                 written
             }
         };
-        written.map_err(|error| failure(FailureKind::Device, error.text()))?;
+        written.map_err(|error| failure(FailureKind::Device, error.sentence()))?;
     }
     Ok(backend)
 }

@@ -2,12 +2,13 @@
 
 use headroom_kernels::sampling::Sampling;
 use headroom_shared::{
-    demo::{End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
+    demo::{Began, End, Failure, FailureKind, Head, Map, Tell, Token, Write, Wrote},
     gpt::GptConfig,
-    text::Text,
+    text::{self, Text},
 };
 
 use crate::{
+    asked_pace,
     engine::{Engine, EngineError},
     host, is_interrupted,
     tokenizer::{Speller, Tokenizer},
@@ -33,54 +34,55 @@ pub struct Session {
     tokenizer: Tokenizer,
     n_layer: u64,
     n_head: u64,
+    vocab_size: u64,
 }
 
-/// What ends a text before its time.
-enum Fault {
-    Prompt(Text),
-    Engine(EngineError),
-}
-
-impl From<EngineError> for Fault {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl Fault {
-    fn tell(self) {
-        let (kind, text) = match self {
-            Self::Prompt(text) => (FailureKind::Prompt, text),
-            Self::Engine(error) => (FailureKind::Device, error.text()),
-        };
-        host::tell(&Tell::Failed(Failure { kind, text, hint: None }));
-    }
+/// What a device or an engine says that does not go on.
+fn broken(error: &EngineError) -> Failure {
+    Failure { kind: FailureKind::Device, text: error.sentence(), hint: None }
 }
 
 impl Session {
     /// With a model that can write.
     pub const fn new(engine: Engine, tokenizer: Tokenizer, config: &GptConfig) -> Self {
-        Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head() }
+        Self { engine, tokenizer, n_layer: config.n_layer(), n_head: config.n_head(), vocab_size: config.vocab_size() }
     }
 
-    /// Writes a text, and tells it as it comes.
-    pub async fn write(&mut self, write: &Write) {
-        match self.try_write(write).await {
-            Ok(()) => self.attention(write.head).await,
-            Err(fault) => fault.tell(),
+    /// Writes a text, and tells it as it comes. A prompt that cannot be read is told, and leaves the model as it is.
+    pub async fn write(&mut self, write: &Write) -> Result<(), Failure> {
+        // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
+        let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
+        match self.tokenizer.encode(prompt).and_then(|prompt| self.known(prompt)) {
+            Ok(prompt) => {
+                self.go_on_from(&prompt, write).await.map_err(|error| broken(&error))?;
+                self.attention(write.head).await
+            }
+            Err(text) => {
+                host::tell(&Tell::Failed(Failure { kind: FailureKind::Prompt, text, hint: None }));
+                Ok(())
+            }
         }
     }
 
-    async fn try_write(&mut self, write: &Write) -> Result<(), Fault> {
-        // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
-        let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
-        let prompt = self.tokenizer.encode(prompt).map_err(Fault::Prompt)?;
+    /// A prompt's tokens, where the model has them all: a tokenizer may have more.
+    fn known(&self, prompt: Vec<u32>) -> Result<Vec<u32>, Text> {
+        match prompt.iter().find(|&&token| u64::from(token) >= self.vocab_size) {
+            Some(&token) => Err(text::demo_unknown_token(self.tokenizer.name(token), text::count(self.vocab_size))),
+            None => Ok(prompt),
+        }
+    }
+
+    async fn go_on_from(&mut self, prompt: &[u32], write: &Write) -> Result<(), EngineError> {
         let sampling = Sampling { temperature: write.temperature, top_k: write.top_k, seed: write.seed };
         let mut speller = Speller::default();
-        host::tell(&Tell::Began(prompt.iter().map(|&token| speller.add(&self.tokenizer, token)).collect()));
-        self.engine.begin(&prompt)?;
+        // Nobody looks at what the model does not see, and a page has to draw it.
+        let seen = self.engine.seen(prompt);
+        let tokens = seen.iter().map(|&token| speller.add(&self.tokenizer, token)).collect();
+        host::tell(&Tell::Began(Began { tokens, n_tokens: prompt.len() as u64 }));
+        self.engine.begin(prompt)?;
         let mut end = End::Length;
         let (mut tokens, mut millis, mut told) = (Vec::new(), 0.0, host::now_millis());
+        let mut pause_millis = write.pause_millis;
         for n in 0..write.n_tokens {
             let start = host::now_millis();
             let chosen = self.engine.next(&sampling, N_CANDIDATES).await?;
@@ -97,11 +99,12 @@ impl Session {
                     .collect(),
             });
             let is_last = n + 1 == write.n_tokens;
-            if is_last || write.pause_millis > 0 || host::now_millis() - told > TELL_EVERY_MILLIS {
+            if is_last || pause_millis > 0 || host::now_millis() - told > TELL_EVERY_MILLIS {
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a clock's time is small")]
                 let micros = (millis * 1000.0).round() as u64;
                 host::tell(&Tell::Wrote(Wrote { tokens: std::mem::take(&mut tokens), n_tokens: n + 1, micros }));
-                host::pause(if is_last { 0 } else { write.pause_millis }).await;
+                host::pause(if is_last { 0 } else { pause_millis }).await;
+                pause_millis = asked_pace().unwrap_or(pause_millis);
                 told = host::now_millis();
                 if is_interrupted() && !is_last {
                     end = End::Stopped;
@@ -114,22 +117,19 @@ impl Session {
     }
 
     /// Tells how the text's last tokens attend to each other.
-    pub async fn attention(&mut self, head: Head) {
+    pub async fn attention(&mut self, head: Head) -> Result<(), Failure> {
         let Head { layer, head: index } = head;
         if layer >= self.n_layer || index >= self.n_head {
-            return;
+            return Ok(());
         }
-        match self.engine.attention(layer, index, MAP_TOKENS).await {
-            Ok(attention) => {
-                let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
-                host::tell(&Tell::Attention(Map {
-                    head,
-                    tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
-                    weights: attention.weights.iter().map(thousandths).collect(),
-                    earlier: attention.earlier.iter().map(thousandths).collect(),
-                }));
-            }
-            Err(error) => Fault::Engine(error).tell(),
-        }
+        let attention = self.engine.attention(layer, index, MAP_TOKENS).await.map_err(|error| broken(&error))?;
+        let thousandths = |weight: &f32| u16::try_from(share(*weight, 1e3)).unwrap_or(1000);
+        host::tell(&Tell::Attention(Map {
+            head,
+            tokens: attention.tokens.iter().map(|&token| self.tokenizer.name(token)).collect(),
+            weights: attention.weights.iter().map(thousandths).collect(),
+            earlier: attention.earlier.iter().map(thousandths).collect(),
+        }));
+        Ok(())
     }
 }

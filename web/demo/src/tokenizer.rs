@@ -10,6 +10,16 @@ use headroom_shared::{
 
 use crate::host;
 
+/// What is to be said of a tokenizer with so many tokens beside a model of another number; nothing where the model's is
+/// rounded up, as nanoGPT has 50,304 for GPT-2's 50,257.
+pub fn note(found: u64, vocab_size: u64) -> Option<Text> {
+    /// What a number of rows is rounded up to, for speed.
+    const ROUND: u64 = 64;
+    let is_rounded = vocab_size.is_multiple_of(ROUND) && found <= vocab_size && vocab_size - found < ROUND;
+    let is_usual = found == vocab_size || is_rounded;
+    (!is_usual).then(|| text::demo_other_tokenizer(text::count(found), text::count(vocab_size)))
+}
+
 /// A model's tokenizer.
 #[derive(Debug)]
 pub enum Tokenizer {
@@ -118,6 +128,17 @@ mod tests {
 
     fn bytes_each() -> Tokenizer {
         Tokenizer::Char(CharTokenizer::of_text("ab é"))
+    }
+
+    #[test]
+    fn a_tokenizer_of_another_size_is_remarked_on() {
+        for (found, vocab_size) in [(50_257, 50_257), (50_257, 50_304), (65, 65), (65, 128), (260, 320)] {
+            assert_eq!(note(found, vocab_size), None, "{found} of {vocab_size}");
+        }
+        for (found, vocab_size) in [(50_304, 50_257), (65, 50_304), (50_257, 65), (65, 192), (65, 100)] {
+            let said = note(found, vocab_size).map(|text| text.to_string()).unwrap_or_default();
+            assert!(said.contains(" tokens and the model "), "{found} of {vocab_size}: {said}");
+        }
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use headroom_shared::demo::{Ask, Tell};
+use headroom_shared::demo::{Ask, Tell, files::Role};
 use js_sys::{Array, Object, Reflect};
 use leptos::prelude::document;
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
-use web_sys::{Event, File, FileList, MessageEvent, Worker, WorkerOptions, WorkerType};
+use web_sys::{Event, File, MessageEvent, Worker, WorkerOptions, WorkerType};
 
 /// The worker's script, beside the page.
 const SCRIPT: &str = "worker.js";
@@ -82,15 +82,11 @@ pub fn ask(ask: &Ask) {
 }
 
 /// Takes files that a person chose. Weights begin a new choice; a tokenizer or config alone is put to the files there.
-pub fn choose(list: &FileList) {
-    let new: Vec<File> = (0..list.length()).filter_map(|index| list.get(index)).collect();
-    let is_beside = |file: &File| {
-        let name = file.name().to_ascii_lowercase();
-        [".json", ".txt", ".bpe"].iter().any(|ending| name.ends_with(ending))
-    };
+pub fn choose(new: Vec<File>) {
+    let is_weights = |file: &File| Role::of(&file.name()).is_weights();
     FILES.with_borrow_mut(|files| {
         // Other weights are another model; a tokenizer that waits for its weights keeps waiting.
-        if files.iter().any(|old| !is_beside(old)) && !new.iter().all(is_beside) {
+        if files.iter().any(is_weights) && new.iter().any(is_weights) {
             files.clear();
         }
         files.retain(|old| new.iter().all(|new| new.name() != old.name()));
@@ -101,6 +97,11 @@ pub fn choose(list: &FileList) {
 /// Forgets what was chosen.
 pub fn forget() {
     FILES.with_borrow_mut(Vec::clear);
+}
+
+/// The name of the first file that was chosen.
+pub fn first_name() -> String {
+    FILES.with_borrow(|files| files.first().map(File::name).unwrap_or_default())
 }
 
 /// Whether there are chosen files.

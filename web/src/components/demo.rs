@@ -15,7 +15,7 @@ use leptos::prelude::*;
 
 use crate::{
     browser::{self, worker},
-    state::demo::{Demo, PAUSE_MILLIS, Settings, Stage, WayOn},
+    state::demo::{Demo, Kept, Settings, Stage, WayOn},
     text,
 };
 
@@ -40,21 +40,43 @@ pub struct Desk {
     pub gpu_bytes: RwSignal<Option<u64>>,
     /// Whether the model is a person's.
     pub has_files: RwSignal<bool>,
+    /// The name of a person's model that was open in another language; empty where there was none.
+    pub left_behind: RwSignal<String>,
 }
 
 impl Desk {
     /// A demo at its start.
     pub fn new() -> Self {
+        let first = || Kept { prompt: text::DEMO_PROMPT.to_owned(), ..Kept::default() };
+        let kept = browser::kept_demo().and_then(|kept| Kept::of_text(&kept)).unwrap_or_else(first);
         Self {
             demo: RwSignal::new(Demo::default()),
-            settings: RwSignal::new(Settings::default()),
-            prompt: RwSignal::new(browser::kept_prompt().unwrap_or_else(|| text::DEMO_PROMPT.to_owned())),
+            settings: RwSignal::new(kept.settings),
+            prompt: RwSignal::new(kept.prompt),
             pointed: RwSignal::new(None),
             chosen: RwSignal::new(None),
             head: RwSignal::new(Head::default()),
-            way: RwSignal::new(None),
-            gpu_bytes: RwSignal::new(None),
+            way: RwSignal::new(kept.way),
+            gpu_bytes: RwSignal::new(kept.gpu_bytes),
             has_files: RwSignal::new(false),
+            left_behind: RwSignal::new(kept.file),
+        }
+    }
+
+    /// What a page in another language begins with.
+    pub fn kept(self) -> Kept {
+        let name = self.demo.with_untracked(|demo| demo.opened.as_ref().map(|opened| opened.name.clone()));
+        let file = match self.has_files.get_untracked() {
+            true => name.unwrap_or_else(worker::first_name),
+            // Nobody has opened it again yet.
+            false => self.left_behind.get_untracked(),
+        };
+        Kept {
+            settings: self.settings.get_untracked(),
+            way: self.way.get_untracked(),
+            gpu_bytes: self.gpu_bytes.get_untracked(),
+            file,
+            prompt: self.prompt.get_untracked(),
         }
     }
 
@@ -78,6 +100,9 @@ impl Desk {
         self.pointed.set(None);
         self.head.set(Head::default());
         self.has_files.set(worker::has_files());
+        if worker::has_files() {
+            self.left_behind.set(String::new());
+        }
         worker::begin(move |told| {
             self.demo.update(|demo| match told {
                 Ok(tell) => demo.hear(tell),
@@ -118,7 +143,8 @@ impl Desk {
         }
         self.chosen.set(None);
         self.pointed.set(None);
-        let Settings { temperature, top_k, seed, n_tokens, slowly } = self.settings.get_untracked();
+        let settings = self.settings.get_untracked();
+        let Settings { temperature, top_k, seed, n_tokens, .. } = settings;
         // At once: a second press would begin it again.
         self.demo.update(|demo| (demo.stage, demo.end) = (Stage::Writing, None));
         worker::ask(&Ask::Write(Write {
@@ -127,7 +153,7 @@ impl Desk {
             top_k,
             seed,
             n_tokens,
-            pause_millis: if slowly { PAUSE_MILLIS } else { 0 },
+            pause_millis: settings.pause_millis(),
             head: self.head.get_untracked(),
         }));
     }
@@ -140,6 +166,14 @@ impl Desk {
     /// Ends a text, or the loading of a model.
     pub fn stop(self) {
         worker::ask(&Ask::Stop);
+    }
+
+    /// Takes another pace, also for a text that is being written.
+    pub fn set_slowly(self, slowly: bool) {
+        self.settings.update(|settings| settings.slowly = slowly);
+        if self.demo.with_untracked(|demo| demo.stage == Stage::Writing) {
+            worker::ask(&Ask::Pace(self.settings.with_untracked(Settings::pause_millis)));
+        }
     }
 
     /// Asks for another map.

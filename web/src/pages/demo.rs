@@ -5,14 +5,14 @@ use leptos::prelude::*;
 use web_sys::DragEvent;
 
 use crate::{
-    browser,
+    browser::{self, dropped::Dropped},
     components::{
         demo::{
             Desk,
             attention::Attention,
             candidates::Candidates,
             memory::Memory,
-            model::{ModelPanel, take},
+            model::{ModelPanel, take_dropped},
             settings::{PromptForm, leave},
             written::Written,
         },
@@ -37,8 +37,8 @@ pub fn DemoPage() -> impl IntoView {
     browser::on_drag("drop", move |event: DragEvent| {
         if browser::has_files(&event) {
             event.prevent_default();
-            if let Some(files) = event.data_transfer().and_then(|data| data.files()) {
-                take(desk, &files);
+            if let Some(data) = event.data_transfer() {
+                take_dropped(desk, Dropped::of(&data));
             }
         }
     });
@@ -49,6 +49,9 @@ pub fn DemoPage() -> impl IntoView {
                 <h1 class="demo__heading">{t(text::DEMO_HEADING)}</h1>
                 <p class="demo__lead">{t(text::DEMO_LEAD)}</p>
                 <State desk />
+                {part(move || desk.left_behind.with(|name| (!name.is_empty()).then(|| view! {
+                    <p class="demo__hint" role="status" data-testid="left-behind">{say(&text::demo_left_behind(name.as_str()))}</p>
+                })))}
             </div>
             <div class="demo__column">
                 <PromptForm desk />
@@ -122,7 +125,7 @@ fn failed(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
         FailureKind::DoesNotFit => text::DEMO_FAILED_FIT,
         _ => text::DEMO_FAILED_DEVICE,
     };
-    let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(hint)}</p> });
+    let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(&text::demo_hint(hint.clone()))}</p> });
     let on_webgpu = desk
         .demo
         .with_untracked(|demo| demo.opened.as_ref().is_some_and(|opened| opened.way.is_none_or(Way::is_webgpu)));

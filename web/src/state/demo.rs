@@ -1,16 +1,19 @@
 //! What the demo shows: what its worker told, put together.
 
+mod kept;
+mod settings;
+
 use headroom_shared::{
     decimal,
-    demo::{Allocated, End, Failure, FailureKind, Map, Opened, Plan, Ready, Tell, Token, Way, Wrote},
+    demo::{Allocated, Began, End, Failure, FailureKind, Map, Opened, Plan, Ready, Tell, Token, Way, Wrote},
     gpt::tensors::Category,
 };
 
-use super::{
-    entry::{self, Fault},
-    format,
-};
+use super::format;
 use crate::text::{self, Key, Text, say, t};
+
+pub use kept::Kept;
+pub use settings::Settings;
 
 /// How far the model is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +53,8 @@ pub struct Demo {
     pub n_texts: u32,
     /// The prompt, then what was written.
     pub pieces: Vec<Piece>,
+    /// Tokens of the prompt, where those are more than the model sees.
+    pub cut_from: Option<u64>,
     /// Why the text ended.
     pub end: Option<End>,
     /// What is wrong with the prompt.
@@ -75,7 +80,7 @@ impl Demo {
                 self.ready = Some(ready);
                 self.stage = Stage::Ready;
             }
-            Tell::Began(prompt) => self.begin(prompt),
+            Tell::Began(began) => self.begin(began),
             Tell::Wrote(wrote) => self.add(wrote),
             Tell::Ended(end) => {
                 self.end = Some(end);
@@ -96,8 +101,9 @@ impl Demo {
         }
     }
 
-    fn begin(&mut self, prompt: Vec<String>) {
-        self.pieces = prompt.into_iter().map(|words| Piece { words, token: None }).collect();
+    fn begin(&mut self, began: Began) {
+        self.cut_from = Some(began.n_tokens).filter(|all| *all > began.tokens.len() as u64);
+        self.pieces = began.tokens.into_iter().map(|words| Piece { words, token: None }).collect();
         self.n_texts += 1;
         (self.end, self.refused, self.map, self.pace) = (None, None, None, (0, 0));
         self.stage = Stage::Writing;
@@ -113,6 +119,12 @@ impl Demo {
     pub fn looked_at(&self, selected: Option<usize>) -> Option<(usize, &Token)> {
         let written = |index: usize| Some((index, self.pieces.get(index)?.token.as_ref()?));
         selected.and_then(written).or_else(|| written(self.pieces.len().checked_sub(1)?))
+    }
+
+    /// What is to be said of a prompt that the model does not see whole.
+    pub fn cut(&self) -> Option<Text> {
+        let seen = self.pieces.iter().filter(|piece| piece.token.is_none()).count();
+        Some(text::demo_cut(text::count(self.cut_from?), text::count(seen as u64)))
     }
 
     /// Tokens a second, once there were enough to say.
@@ -297,68 +309,8 @@ pub fn ways_on(failure: &Failure, has_files: bool, chosen: Option<Way>, on_webgp
     ways
 }
 
-/// How a text is to be written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// What logits are divided by.
-    pub temperature: f32,
-    /// Tokens to choose among; 0 for all.
-    pub top_k: u32,
-    /// Where chance begins.
-    pub seed: u64,
-    /// Tokens to write.
-    pub n_tokens: u32,
-    /// With a pause between two, to watch.
-    pub slowly: bool,
-}
-
 /// Fewer make no rate.
 const N_TOKENS_MIN: u32 = 2;
-/// The most tokens of one text: a page with more gets slow.
-const N_TOKENS_MAX: i64 = 2000;
-/// A token is looked at for so long.
-pub const PAUSE_MILLIS: u32 = 150;
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { temperature: 0.8, top_k: 40, seed: 1337, n_tokens: 300, slowly: false }
-    }
-}
-
-impl Settings {
-    /// Takes a temperature from 0 up, or says what it would take.
-    pub fn take_temperature(&mut self, typed: &str) -> Fault {
-        #[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
-        let parsed = entry::number(typed).map(|value| value as f32).filter(|value| (0.0..=100.0).contains(value));
-        put(&mut self.temperature, parsed, text::EXPECTS_TEMPERATURE)
-    }
-
-    /// Takes how many to choose among.
-    pub fn take_top_k(&mut self, typed: &str) -> Fault {
-        put(&mut self.top_k, entry::count(typed, 0).and_then(|n| n.try_into().ok()), text::EXPECTS_TOP_K)
-    }
-
-    /// Takes a seed.
-    pub fn take_seed(&mut self, typed: &str) -> Fault {
-        put(&mut self.seed, typed.trim().parse().ok(), text::EXPECTS_SEED)
-    }
-
-    /// Takes a number of tokens.
-    pub fn take_n_tokens(&mut self, typed: &str) -> Fault {
-        let parsed = entry::count(typed, 1).filter(|n| *n <= N_TOKENS_MAX).and_then(|n| n.try_into().ok());
-        put(&mut self.n_tokens, parsed, text::EXPECTS_N_TOKENS)
-    }
-}
-
-fn put<T>(to: &mut T, parsed: Option<T>, expected: Key) -> Fault {
-    match parsed {
-        Some(parsed) => {
-            *to = parsed;
-            None
-        }
-        None => Some(expected),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -377,7 +329,8 @@ mod tests {
     #[test]
     fn a_text_grows_and_another_begins_anew() {
         let mut demo = Demo::default();
-        demo.hear(Tell::Began(vec!["O".to_owned(), "n".to_owned()]));
+        demo.hear(began(&["O", "n"], 2));
+        assert_eq!(demo.cut(), None);
         assert_eq!((demo.stage.clone(), demo.looked_at(None)), (Stage::Writing, None));
         demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c"), token(8, "e")], n_tokens: 2, micros: 4000 }));
         assert_eq!(demo.looked_at(None).map(|(at, token)| (at, token.id)), Some((3, 8)));
@@ -386,8 +339,22 @@ mod tests {
         assert_eq!(demo.rate().as_deref(), Some("500"));
         demo.hear(Tell::Ended(End::Length));
         assert_eq!(demo.stage, Stage::Ready);
-        demo.hear(Tell::Began(Vec::new()));
+        demo.hear(began(&[], 0));
         assert_eq!((demo.pieces.len(), demo.end, demo.rate()), (0, None, None));
+    }
+
+    fn began(tokens: &[&str], n_tokens: u64) -> Tell {
+        let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
+        Tell::Began(Began { tokens, n_tokens })
+    }
+
+    #[test]
+    fn a_prompt_that_is_not_seen_whole_is_told() {
+        let mut demo = Demo::default();
+        demo.hear(began(&["O", "n"], 10_002));
+        demo.hear(Tell::Wrote(Wrote { tokens: vec![token(7, "c")], n_tokens: 1, micros: 4000 }));
+        let said = demo.cut().map(|text| say(&text)).expect("it is cut");
+        assert!(said.contains("10,002") && said.contains("last 2,"), "{said}");
     }
 
     #[test]
@@ -464,21 +431,5 @@ mod tests {
         let shares: Vec<_> = bands.iter().map(|band| (band.start.as_str(), band.width.as_str())).collect();
         assert_eq!(shares, [("0.00", "75.00"), ("75.00", "25.00")]);
         assert_eq!(totals(&tensors), (100, 100));
-    }
-
-    #[test]
-    fn numbers_are_taken_as_people_write_them_and_bounded() {
-        let mut settings = Settings::default();
-        for (typed, value) in [("0,5", 0.5), (" 0 ", 0.0), ("1.25", 1.25)] {
-            assert_eq!((settings.take_temperature(typed), settings.temperature), (None, value));
-        }
-        for bad in ["", "-1", "nan", "1e99", "x"] {
-            assert_eq!(settings.take_temperature(bad), Some(text::EXPECTS_TEMPERATURE), "{bad}");
-        }
-        assert_eq!(settings.temperature, 1.25);
-        assert_eq!((settings.take_n_tokens("2000"), settings.n_tokens), (None, 2000));
-        assert!(settings.take_n_tokens("0").is_some() && settings.take_n_tokens("2001").is_some());
-        assert!(settings.take_top_k("-1").is_some() && settings.take_top_k("0").is_none());
-        assert_eq!((settings.take_seed("18446744073709551615"), settings.seed), (None, u64::MAX));
     }
 }

@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn what_is_missing_has_a_minus() {
         assert_eq!(signed_size(-1_600_000_000), "−1.49 GiB");
-        assert_eq!(signed_size(1 << 20), "1 MiB");
+        assert_eq!(signed_size(1 << 20), "1.0 MiB");
     }
 
     #[test]

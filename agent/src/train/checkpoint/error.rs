@@ -124,6 +124,14 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
     },
+    /// It is as it was written, and nothing goes on from it.
+    #[error("nothing can go on from the checkpoint {}: {error}", .path.display())]
+    NotFinite {
+        /// Which tensor has what is no number.
+        error: Box<WeightsError>,
+        /// The file.
+        path: PathBuf,
+    },
     /// What it says of the run is not understood.
     #[error("the checkpoint {} says of its {what}: {why}", .path.display())]
     Meta {
@@ -180,6 +188,9 @@ impl CheckpointError {
             Self::NotFound { .. } => "name the folder that the run wrote to".to_owned(),
             Self::NotOurs { .. } => "--init_from=gpt2 starts anew from such weights".to_owned(),
             Self::Checksum { .. } => "copy it again from where it came, or go back to an older copy".to_owned(),
+            Self::NotFinite { .. } => {
+                "go back to an older copy, or begin anew with a lower --learning_rate= or --grad_clip=".to_owned()
+            }
             Self::Version { .. } => "use the program that wrote it".to_owned(),
             Self::Read { .. } | Self::Meta { .. } | Self::OutOfMemory { .. } => return None,
         })

@@ -116,7 +116,7 @@ impl<W: Write> Write for Summed<W> {
 /// Reads a folder's checkpoint, or the file itself, and holds every byte against its checksum.
 ///
 /// # Errors
-/// There is none, it is no checkpoint of ours, or it is not as it was written.
+/// There is none, it is no checkpoint of ours, it is not as it was written, or it has a NaN or an infinity.
 pub fn load(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let mut file = Opened::new(path)?;
     let mut section = |section| file.section(section);
@@ -207,7 +207,18 @@ impl Opened {
             Section::ExpAvgSq => (Part::ExpAvgSq, 3),
         };
         check(part, self.checksums[place], sum.finalize(), &self.path)?;
+        self.all_finite(section, &values)?;
         Ok(values)
+    }
+
+    /// One NaN or infinity makes every loss one: a run that went on from it would have nothing to say.
+    fn all_finite(&self, section: Section, values: &[f32]) -> Result<(), CheckpointError> {
+        let Some(at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+        let entry = self.layout.entries().iter().find(|entry| entry.range.contains(&at));
+        let (name, start) = entry.map_or(("", 0), |entry| (entry.name.as_str(), entry.range.start));
+        let (tensor, index) = (section.tensor_name(name), (at - start) as u64);
+        let error = WeightsError::NotFinite { tensor, index, value: values[at] };
+        Err(CheckpointError::NotFinite { error: Box::new(error), path: self.path.clone() })
     }
 
     /// Where a part begins; its tensors follow one another as the layout has them.

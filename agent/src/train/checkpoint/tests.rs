@@ -19,8 +19,8 @@ const TINY: GptShape =
 /// A checkpoint whose every number is of a kind that is easily lost.
 fn delicate() -> Checkpoint {
     let mut checkpoint = Trainer::new(TINY).checkpoint();
-    checkpoint.params[..4].copy_from_slice(&[f32::from_bits(0x7FC0_1234), -0.0, f32::MIN_POSITIVE / 2.0, f32::MAX]);
-    checkpoint.exp_avg[0] = f32::NEG_INFINITY;
+    checkpoint.params[..4].copy_from_slice(&[f32::from_bits(1), -0.0, f32::MIN_POSITIVE / 2.0, f32::MAX]);
+    checkpoint.exp_avg[0] = f32::MIN;
     checkpoint.meta.config = Map::from_iter([
         ("learning_rate".to_owned(), json!(6e-4)),
         ("out_dir".to_owned(), json!("out \"é\"\n\u{7f}")),
@@ -159,6 +159,41 @@ fn a_cut_checkpoint_is_refused_with_the_tensors_name() {
     }
     let error = load(dir.path()).expect_err("cut").to_string();
     assert!(error.contains("headroom.crc32 ends at byte"), "{error}");
+}
+
+#[test]
+fn what_is_no_number_is_refused_with_the_tensors_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let whole = Trainer::new(TINY).checkpoint();
+    let last = whole.params.len() - 1;
+    let change = |change: fn(&mut Checkpoint, usize)| {
+        let mut checkpoint = whole.clone();
+        change(&mut checkpoint, last);
+        saved(dir.path(), &checkpoint);
+        load(dir.path()).expect_err("it is refused")
+    };
+    for (error, tensor) in [
+        (change(|checkpoint, _| checkpoint.params[0] = f32::NAN), "transformer.wte.weight has NaN at element 0:"),
+        (
+            change(|checkpoint, last| checkpoint.params[last] = f32::INFINITY),
+            "transformer.ln_f.bias has inf at element 3:",
+        ),
+        (
+            change(|checkpoint, _| checkpoint.exp_avg[2] = f32::NEG_INFINITY),
+            "exp_avg.transformer.wte.weight has -inf at element 2:",
+        ),
+        (
+            change(|checkpoint, _| checkpoint.exp_avg_sq[9] = f32::NAN),
+            "exp_avg_sq.transformer.wte.weight has NaN at element 9:",
+        ),
+    ] {
+        let said = error.to_string();
+        assert!(said.starts_with("nothing can go on from the checkpoint") && said.contains(tensor), "{said}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("older copy")));
+    }
+    // Who only reads the weights does not look at moments.
+    let (_, params) = load_weights(dir.path()).expect("weights are whole");
+    assert_eq!(bits(&params), bits(&whole.params));
 }
 
 #[test]

@@ -156,17 +156,19 @@ impl BpeError {
             Self::Lacks { part } => text::tokenizer_lacks(*part),
             Self::OtherModel { kind } => text::tokenizer_other_model(kind.as_str()),
             Self::Unsupported { part } => text::tokenizer_unsupported(part.as_str()),
-            Self::TooLarge { file } => text::tokenizer_too_large(file.name(), MAX_TOKENS),
-            Self::IdRange { file, token } => text::tokenizer_id_range(file.name(), token.as_str(), MAX_TOKENS),
+            Self::TooLarge { file } => text::tokenizer_too_large(file.name(), text::count(MAX_TOKENS as u64)),
+            Self::IdRange { file, token } => {
+                text::tokenizer_id_range(file.name(), token.as_str(), text::count(MAX_TOKENS as u64))
+            }
             Self::TokenTwice { file, token } => text::tokenizer_token_twice(file.name(), token.as_str()),
             Self::IdTwice { file, id } => text::tokenizer_id_twice(file.name(), u64::from(*id)),
             Self::BadToken { file, token } => text::tokenizer_bad_token(file.name(), token.as_str()),
             Self::MissingByte { file, byte } => text::tokenizer_missing_byte(file.name(), format!("0x{byte:02x}")),
-            Self::BadMerge { file, merge } => text::tokenizer_bad_merge(file.name(), *merge),
+            Self::BadMerge { file, merge } => text::tokenizer_bad_merge(file.name(), text::count(*merge)),
             Self::MergeUnknown { file, merge, token } => {
-                text::tokenizer_merge_unknown(file.name(), *merge, token.as_str())
+                text::tokenizer_merge_unknown(file.name(), text::count(*merge), token.as_str())
             }
-            Self::MergeTwice { file, merge } => text::tokenizer_merge_twice(file.name(), *merge),
+            Self::MergeTwice { file, merge } => text::tokenizer_merge_twice(file.name(), text::count(*merge)),
         }
     }
 }

@@ -251,7 +251,7 @@ fn a_vocabulary_has_a_limit() {
     let many: Vec<String> = (0..=max).map(|id| format!("\"{id}\":{id}")).collect();
     let many = format!("{{{}}}", many.join(","));
     let error = ByteBpe::from_vocab_and_merges(many.as_bytes(), b"").expect_err("too many");
-    assert!(error.to_string().starts_with("vocab.json has more than 1000000 entries"), "{error}");
+    assert!(error.to_string().starts_with("vocab.json has more than 1,000,000 entries"), "{error}");
 }
 
 /// A message ends with a sentence that says what to do, in every language, and has the file's own words in it.

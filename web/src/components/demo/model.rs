@@ -1,11 +1,12 @@
 //! Which model it is, what each way to run it takes, and how another is opened.
 
-use headroom_shared::demo::{Opened, Way};
+use headroom_shared::demo::{Failure, FailureKind, Opened, Way};
 use leptos::{html::Input, prelude::*};
+use wasm_bindgen_futures::spawn_local;
 
 use super::Desk;
 use crate::{
-    browser::worker,
+    browser::{dropped::Dropped, worker},
     components::{
         dynamic::{flag, part, words},
         field::TextField,
@@ -28,7 +29,7 @@ pub fn ModelPanel(
     let choose = move |_| {
         if let Some(input) = input.get_untracked() {
             if let Some(files) = input.files() {
-                take(desk, &files);
+                take(desk, (0..files.length()).filter_map(|index| files.get(index)).collect());
             }
             // The same file may be chosen again.
             input.set_value("");
@@ -44,9 +45,10 @@ pub fn ModelPanel(
                 {radio(desk, None, opened)}
                 {Way::ALL.map(|way| radio(desk, Some(way), opened))}
             </fieldset>
-            <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=t(text::DEMO_GPU_MEMORY_HINT)
+            <TextField id="gpu-memory" label=t(text::DEMO_GPU_MEMORY) hint=""
                 value=Signal::derive(move || desk.gpu_bytes.get().map(format::size).unwrap_or_default())
                 take=Callback::new(move |typed: String| take_gpu_memory(desk, &typed)) />
+            <p class="demo__hint">{t(text::DEMO_GPU_MEMORY_HINT)}</p>
             <p class="demo__buttons">
                 <label class="button demo__open">{t(text::DEMO_OPEN)}
                     <input type="file" class="visually-hidden" id="model-file" multiple node_ref=input on:change=choose />
@@ -62,12 +64,27 @@ pub fn ModelPanel(
 }
 
 /// Opens files that a person chose or dropped.
-pub fn take(desk: Desk, files: &web_sys::FileList) {
-    if files.length() > 0 {
+pub fn take(desk: Desk, files: Vec<web_sys::File>) {
+    if !files.is_empty() {
         worker::choose(files);
         desk.way.set(None);
         desk.open();
     }
+}
+
+/// Opens what was dropped, once folders are looked into.
+pub fn take_dropped(desk: Desk, dropped: Dropped) {
+    if dropped.is_empty() {
+        return;
+    }
+    spawn_local(async move {
+        let files = dropped.all().await;
+        if files.is_empty() {
+            let text = text::DEMO_NO_WEIGHTS.into();
+            desk.demo.update(|demo| demo.fail(Failure { kind: FailureKind::Files, text, hint: None }));
+        }
+        take(desk, files);
+    });
 }
 
 fn take_gpu_memory(desk: Desk, typed: &str) -> Option<text::Key> {
@@ -85,11 +102,12 @@ fn facts(opened: &Opened) -> impl IntoView + use<> {
     let shape = text::demo_shape(
         opened.n_layer,
         opened.n_head,
-        opened.n_embd,
-        opened.block_size,
-        format::grouped(opened.vocab_size),
+        text::count(opened.n_embd),
+        text::count(opened.block_size),
+        text::count(opened.vocab_size),
     );
-    let notes: Vec<_> = opened.notes.iter().map(|note| view! { <li>{say(note)}</li> }).collect();
+    let notes: Vec<_> =
+        opened.notes.iter().map(|note| view! { <li>{say(&text::demo_note(note.clone()))}</li> }).collect();
     view! {
         <p class="demo__name" data-testid="model">{name}</p>
         <p class="demo__hint">{say(&text::demo_parameters(format::grouped(opened.n_parameters)))} "; " {say(&shape)}</p>

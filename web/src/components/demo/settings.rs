@@ -85,10 +85,7 @@ pub fn PromptForm(
                     {words(move || t(if is_writing.get() { text::DEMO_STOP } else { text::DEMO_WRITE }).to_owned())}</button>
                 <label class="toggle" title=t(text::DEMO_SLOWLY_HINT)>
                     <input type="checkbox" id="slowly" prop:checked=flag(move || desk.settings.with(|settings| settings.slowly))
-                        on:change:target=move |event| {
-                            let slowly = event.target().checked();
-                            desk.settings.update(|settings| settings.slowly = slowly);
-                        } />
+                        on:change:target=move |event| desk.set_slowly(event.target().checked()) />
                     <span>{t(text::DEMO_SLOWLY)}</span>
                 </label>
             </div>
@@ -96,7 +93,7 @@ pub fn PromptForm(
     }
 }
 
-/// Keeps what was typed for the same page in another language.
+/// Keeps what was set for the same page in another language.
 pub fn leave(desk: Desk) -> Callback<()> {
-    Callback::new(move |()| browser::keep_prompt(&desk.prompt.get_untracked()))
+    Callback::new(move |()| browser::keep_demo(&desk.kept().text()))
 }

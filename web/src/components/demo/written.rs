@@ -44,12 +44,14 @@ pub fn Written(
             browser::mark_child(&element, looked_at);
         }
     });
+    let cut = Memo::new(move |_| desk.demo.with(Demo::cut));
     let none = Memo::new(move |_| desk.demo.with(|demo| demo.pieces.is_empty()));
     view! {
         <section class="panel demo__text" aria-label=t(text::DEMO_TEXT)>
             <h2 class="panel-title">{t(text::DEMO_TEXT)}
                 <span class="demo__rate" data-testid="rate">{words(move || desk.demo.with(rate))}</span></h2>
             {part(move || none.get().then(|| view! { <p class="demo__hint">{t(text::DEMO_TEXT_EMPTY)}</p> }))}
+            {part(move || cut.get().map(|text| view! { <p class="demo__hint" role="status" data-testid="cut">{say(&text)}</p> }))}
             // What it says is said when it ends: nobody wants each token read out.
             <div class="demo__tokens" id="tokens" data-testid="tokens" role="group" tabindex="0" aria-label=t(text::DEMO_TEXT) node_ref=node
                 on:pointerover=move |event: PointerEvent| desk.pointed.set(index_of(&event))
@@ -70,10 +72,10 @@ fn rate(demo: &Demo) -> String {
 }
 
 fn ended(demo: &Demo) -> String {
-    let n = demo.pace.0 as usize;
+    let n = || text::count(u64::from(demo.pace.0));
     match demo.end {
-        Some(End::Length) => format!("{} {}", say(&text::demo_ended(n)), t(text::DEMO_TEXT_HINT)),
-        Some(End::Stopped) => format!("{} {}", say(&text::demo_stopped(n)), t(text::DEMO_TEXT_HINT)),
+        Some(End::Length) => format!("{} {}", say(&text::demo_ended(n())), t(text::DEMO_TEXT_HINT)),
+        Some(End::Stopped) => format!("{} {}", say(&text::demo_stopped(n())), t(text::DEMO_TEXT_HINT)),
         None => String::new(),
     }
 }

@@ -1,11 +1,15 @@
 //! `meta.pkl`: the size of the vocabulary and, for characters, the vocabulary itself, as nanoGPT pickles them.
+//!
+//! What is wrong is a value: the command line says it in full, a page in less.
 
 mod pickle;
 
-use headroom_shared::tokenizer::CharTokenizer;
 use thiserror::Error;
 
+use super::CharTokenizer;
 use pickle::{Pickle, Value};
+
+pub use pickle::Wrong;
 
 /// The largest file that is read. The whole of 65,536 characters in the wordiest protocol is under four.
 pub const MAX_META_BYTES: u64 = 8 << 20;
@@ -16,7 +20,7 @@ pub struct Meta {
     /// train.py reads this alone.
     pub vocab_size: u32,
     /// sample.py's `itos` and `stoi`; or why they are no vocabulary of characters.
-    pub chars: Result<CharTokenizer, String>,
+    pub chars: Result<CharTokenizer, NoChars>,
 }
 
 /// Why a file is no `meta.pkl`.
@@ -28,35 +32,98 @@ pub enum MetaError {
         /// Where, from 0.
         at: usize,
         /// What is wrong there.
-        why: String,
+        why: Wrong,
     },
     /// A pickle of something else.
-    #[error("{0}")]
-    Content(String),
+    #[error("it holds no dict")]
+    NoDict,
+    /// A dict of something else.
+    #[error("it has no vocab_size")]
+    NoVocabSize,
+    /// A size that is none.
+    #[error("its vocab_size is no integer")]
+    NoInteger,
+    /// No vocabulary has that size.
+    #[error("its vocab_size is out of range")]
+    OutOfRange,
+    /// More than [`MAX_META_BYTES`].
+    #[error("it has more than {} MiB", MAX_META_BYTES >> 20)]
+    TooLong,
+}
+
+/// Why a `meta.pkl` has no vocabulary of characters.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoChars {
+    /// As data sets of other tokenizers.
+    #[error("it has no itos and stoi")]
+    Missing,
+    /// Keys or values of other kinds.
+    #[error("its itos is no dict of integers to text")]
+    OtherKinds,
+    /// A token that is no character.
+    #[error("its itos[{id}] is {text:?}, not one character")]
+    NotOne {
+        /// The token.
+        id: i64,
+        /// What it is instead, shortened.
+        text: String,
+    },
+    /// A token beyond the others.
+    #[error("its itos leaves out an id below {below}")]
+    LeftOut {
+        /// The token.
+        below: i64,
+    },
+    /// Fewer tokens than entries.
+    #[error("its itos names an id twice")]
+    IdTwice,
+    /// One character for two tokens.
+    #[error("its itos has {char:?} twice")]
+    CharTwice {
+        /// The character.
+        char: char,
+    },
+    /// They are not the two sides of one.
+    #[error("its itos and stoi disagree")]
+    Disagree,
+    /// More characters than the vocabulary.
+    #[error("its itos has {n_chars} characters, more than its vocab_size {vocab_size}")]
+    TooMany {
+        /// Characters.
+        n_chars: usize,
+        /// As the file says.
+        vocab_size: u32,
+    },
 }
 
 impl Meta {
     /// Reads a pickle of protocol 0 to 5. Nothing in it is run.
     ///
     /// # Errors
-    /// It is none, or it has no `vocab_size`.
+    /// It is none, it is longer than any, or it has no `vocab_size`.
     pub fn parse(bytes: &[u8]) -> Result<Self, MetaError> {
+        if bytes.len() as u64 > MAX_META_BYTES {
+            return Err(MetaError::TooLong);
+        }
         let pickle = Pickle::load(bytes)?;
-        let content = |why: &str| MetaError::Content(why.to_owned());
         if !matches!(pickle.root(), Value::Dict(_)) {
-            return Err(content("it holds no dict"));
+            return Err(MetaError::NoDict);
         }
         let root = pickle.root();
         let vocab_size = match pickle.get(root, "vocab_size") {
             Some(Value::Int(size)) => u32::try_from(*size).ok().filter(|size| *size > 0),
-            Some(_) => return Err(content("its vocab_size is no integer")),
-            None => return Err(content("it has no vocab_size")),
+            Some(_) => return Err(MetaError::NoInteger),
+            None => return Err(MetaError::NoVocabSize),
         };
-        let vocab_size = vocab_size.ok_or_else(|| content("its vocab_size is out of range"))?;
+        let vocab_size = vocab_size.ok_or(MetaError::OutOfRange)?;
         Ok(Self { vocab_size, chars: chars(&pickle, vocab_size) })
     }
 
     /// The pickle of a vocabulary, as nanoGPT's prepare.py makes it: `{'vocab_size', 'itos', 'stoi'}`.
+    ///
+    /// # Panics
+    /// It has as many characters as an id has bits for, which Unicode has not.
+    #[must_use]
     pub fn of_chars(tokenizer: &CharTokenizer) -> Vec<u8> {
         let mut writer = pickle::Writer::new();
         let vocab_size = u32::try_from(tokenizer.vocab_size()).expect("characters are fewer");
@@ -83,29 +150,29 @@ impl Meta {
 }
 
 /// The vocabulary, where `itos` and `stoi` are the two sides of one.
-fn chars(pickle: &Pickle, vocab_size: u32) -> Result<CharTokenizer, String> {
+fn chars(pickle: &Pickle, vocab_size: u32) -> Result<CharTokenizer, NoChars> {
     let root = pickle.root();
     let (Some(Value::Dict(itos)), Some(Value::Dict(stoi))) = (pickle.get(root, "itos"), pickle.get(root, "stoi"))
     else {
-        return Err("it has no itos and stoi".to_owned());
+        return Err(NoChars::Missing);
     };
     let mut vocab: Vec<Option<char>> = vec![None; itos.len()];
     for (key, value) in pickle.pairs(itos) {
         let (Value::Int(id), Value::Text(text)) = (key, value) else {
-            return Err("its itos is no dict of integers to text".to_owned());
+            return Err(NoChars::OtherKinds);
         };
         let mut chars = text.chars();
         let (Some(char), None) = (chars.next(), chars.next()) else {
-            return Err(format!("its itos[{id}] is {:?}, not one character", shortened(text)));
+            return Err(NoChars::NotOne { id: *id, text: shortened(text) });
         };
         match usize::try_from(*id).ok().and_then(|id| vocab.get_mut(id)) {
             Some(place) => *place = Some(char),
-            None => return Err(format!("its itos leaves out an id below {id}")),
+            None => return Err(NoChars::LeftOut { below: *id }),
         }
     }
     let vocab: Option<Vec<char>> = vocab.into_iter().collect();
-    let tokenizer = CharTokenizer::with_vocab(vocab.ok_or("its itos names an id twice")?)
-        .map_err(|repeated| format!("its itos has {:?} twice", repeated.0))?;
+    let tokenizer = CharTokenizer::with_vocab(vocab.ok_or(NoChars::IdTwice)?)
+        .map_err(|repeated| NoChars::CharTwice { char: repeated.0 })?;
     let agrees = stoi.len() == tokenizer.vocab_size()
         && pickle.pairs(stoi).all(|(key, value)| match (key, value) {
             (Value::Text(text), Value::Int(id)) => {
@@ -114,9 +181,9 @@ fn chars(pickle: &Pickle, vocab_size: u32) -> Result<CharTokenizer, String> {
             _ => false,
         });
     match agrees {
-        false => Err("its itos and stoi disagree".to_owned()),
+        false => Err(NoChars::Disagree),
         true if tokenizer.vocab_size() as u64 > u64::from(vocab_size) => {
-            Err(format!("its itos has {} characters, more than its vocab_size {vocab_size}", tokenizer.vocab_size()))
+            Err(NoChars::TooMany { n_chars: tokenizer.vocab_size(), vocab_size })
         }
         true => Ok(tokenizer),
     }
@@ -132,7 +199,7 @@ mod tests {
 
     const TEXT: &str = "Hello, Wörld! 世界 🦀\n\t'\"\\\u{1a}\u{0}\r";
 
-    /// `agent/tests/meta/make.py` wrote these.
+    /// `shared/tests/meta/make.py` wrote these.
     const GOLDEN: [&[u8]; 6] = [
         include_bytes!("../../tests/meta/protocol_0.pkl"),
         include_bytes!("../../tests/meta/protocol_1.pkl"),
@@ -195,6 +262,7 @@ mod tests {
             (b"\x80\x04X\xff\xff\xff\xffab.", "byte 2: it ends before the pickle does"),
             (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "byte 2: it ends before the pickle does"),
             (b"\x80\x04h\x07.", "byte 2: nothing is kept under number 7"),
+            (b"\x80\x04Nr\xff\xff\xff\xff.", "byte 3: number 4294967295 is beyond what such a file keeps"),
             (b"\x80\x04u.", "byte 2: it takes more than there is"),
         ] {
             assert_eq!(Meta::parse(bytes).expect_err("it is refused").to_string(), said);
@@ -225,10 +293,10 @@ mod tests {
             let head = b"\x80\x02}(X\x0a\0\0\0vocab_sizeK\x01X\x04\0\0\0itos}(";
             let bytes = [&head[..], itos, b"uX\x04\0\0\0stoi}(X\x01\0\0\0aK\0uu."].concat();
             let meta = Meta::parse(&bytes).expect("vocab_size is all that training needs");
-            assert_eq!((meta.vocab_size, meta.chars), (1, Err(why.to_owned())));
+            assert_eq!((meta.vocab_size, meta.chars.map_err(|error| error.to_string())), (1, Err(why.to_owned())));
         }
         let size_alone = b"\x80\x04}X\x0a\0\0\0vocab_sizeM\x80\xc4s.";
         let meta = Meta::parse(size_alone).expect("as some data sets have it");
-        assert_eq!((meta.vocab_size, meta.chars), (50304, Err("it has no itos and stoi".to_owned())));
+        assert_eq!((meta.vocab_size, meta.chars), (50304, Err(NoChars::Missing)));
     }
 }

@@ -3,9 +3,38 @@
 //! Values lie in one list and name each other by number, so that a pickle that copies, nests or contains itself takes no
 //! more memory than its length, and no more stack than any other.
 
-use std::collections::BTreeMap;
+use thiserror::Error;
 
 use super::MetaError;
+
+/// What is wrong at a place of a pickle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Wrong {
+    /// A step that no vocabulary takes.
+    #[error("0x{0:02x} is no opcode that a meta.pkl has")]
+    Opcode(u8),
+    /// A later pickle.
+    #[error("it is pickled with protocol {0}; 0 to 5 are read")]
+    Protocol(u8),
+    /// A value that was not kept.
+    #[error("nothing is kept under number {0}")]
+    NotKept(u64),
+    /// More values than bytes.
+    #[error("number {0} is beyond what such a file keeps")]
+    KeptBeyond(u64),
+    /// A dict with an odd number of items.
+    #[error("a key has no value")]
+    NoValue,
+    /// From an empty stack, or below its mark.
+    #[error("it takes more than there is")]
+    TooFew,
+    /// The file is cut.
+    #[error("it ends before the pickle does")]
+    End,
+    /// Letters where digits belong.
+    #[error("a number is not written in digits")]
+    Digits,
+}
 
 /// One value.
 #[derive(Debug, PartialEq)]
@@ -70,8 +99,12 @@ struct Machine<'a> {
     values: Vec<Value>,
     stack: Vec<usize>,
     marks: Vec<usize>,
-    memo: BTreeMap<u64, usize>,
+    /// Values by their numbers, which count up; [`NOT_KEPT`] where one is left out.
+    memo: Vec<usize>,
 }
+
+/// No value of that number.
+const NOT_KEPT: usize = usize::MAX;
 
 type Step<T> = Result<T, MetaError>;
 
@@ -119,14 +152,14 @@ impl<'a> Machine<'a> {
                 self.push(Value::Other)
             }
             b'c' | 0x93 | b'R' | 0x81 | b'b' => self.object(opcode),
-            _ => Err(self.wrong(format!("0x{opcode:02x} is no opcode that a meta.pkl has"))),
+            _ => Err(self.wrong(Wrong::Opcode(opcode))),
         }
     }
 
     fn protocol(&mut self) -> Step<()> {
         match self.byte()? {
             0..=5 => Ok(()),
-            protocol => Err(self.wrong(format!("it is pickled with protocol {protocol}; 0 to 5 are read"))),
+            protocol => Err(self.wrong(Wrong::Protocol(protocol))),
         }
     }
 
@@ -139,7 +172,14 @@ impl<'a> Machine<'a> {
             _ => self.memo.len() as u64,
         };
         let top = self.top()?;
-        self.memo.insert(key, top);
+        // Each takes a byte at least: whatever the file says, its memo is no longer than it.
+        let Some(place) = usize::try_from(key).ok().filter(|place| *place < self.bytes.len()) else {
+            return Err(self.wrong(Wrong::KeptBeyond(key)));
+        };
+        if place >= self.memo.len() {
+            self.memo.resize(place + 1, NOT_KEPT);
+        }
+        self.memo[place] = top;
         Ok(())
     }
 
@@ -150,10 +190,11 @@ impl<'a> Machine<'a> {
             b'h' => self.number(1)?,
             _ => self.number(4)?,
         };
-        let Some(value) = self.memo.get(&key) else {
-            return Err(self.wrong(format!("nothing is kept under number {key}")));
+        let value = usize::try_from(key).ok().and_then(|place| self.memo.get(place).copied());
+        let Some(value) = value.filter(|value| *value != NOT_KEPT) else {
+            return Err(self.wrong(Wrong::NotKept(key)));
         };
-        self.stack.push(*value);
+        self.stack.push(value);
         Ok(())
     }
 
@@ -210,7 +251,7 @@ impl<'a> Machine<'a> {
             self.above_mark()?
         };
         if items.len() % 2 != 0 {
-            return Err(self.wrong("a key has no value".to_owned()));
+            return Err(self.wrong(Wrong::NoValue));
         }
         if opcode == b'd' {
             self.push(Value::Dict(Vec::new()))?;
@@ -262,7 +303,7 @@ impl<'a> Machine<'a> {
 
     fn top(&self) -> Step<usize> {
         let floor = self.marks.last().copied().unwrap_or(0);
-        self.stack[floor..].last().copied().ok_or_else(|| self.wrong("it takes more than there is".to_owned()))
+        self.stack[floor..].last().copied().ok_or_else(|| self.wrong(Wrong::TooFew))
     }
 
     fn pop(&mut self) -> Step<usize> {
@@ -274,14 +315,14 @@ impl<'a> Machine<'a> {
     fn above_mark(&mut self) -> Step<Vec<usize>> {
         match self.marks.pop() {
             Some(mark) => Ok(self.stack.split_off(mark)),
-            None => Err(self.wrong("it takes more than there is".to_owned())),
+            None => Err(self.wrong(Wrong::TooFew)),
         }
     }
 
     fn take(&mut self, count: u64) -> Step<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         let Some(taken) = usize::try_from(count).ok().and_then(|count| rest.get(..count)) else {
-            return Err(self.wrong("it ends before the pickle does".to_owned()));
+            return Err(self.wrong(Wrong::End));
         };
         self.at += taken.len();
         Ok(taken)
@@ -307,7 +348,7 @@ impl<'a> Machine<'a> {
     fn line(&mut self) -> Step<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            return Err(self.wrong("it ends before the pickle does".to_owned()));
+            return Err(self.wrong(Wrong::End));
         };
         self.at += end + 1;
         Ok(&rest[..end])
@@ -316,10 +357,10 @@ impl<'a> Machine<'a> {
     fn line_number(&mut self) -> Step<u64> {
         let line = self.line()?;
         let number = std::str::from_utf8(line).ok().and_then(|digits| digits.parse().ok());
-        number.ok_or_else(|| self.wrong("a number is not written in digits".to_owned()))
+        number.ok_or_else(|| self.wrong(Wrong::Digits))
     }
 
-    fn wrong(&self, why: String) -> MetaError {
+    const fn wrong(&self, why: Wrong) -> MetaError {
         MetaError::Pickle { at: self.opcode_at, why }
     }
 }
