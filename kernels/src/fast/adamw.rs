@@ -55,7 +55,7 @@ fn update(params: &mut [f32], m: &mut [f32], v: &mut [f32], grads: &[f32], adamw
     let step_size = f32::of(adamw.learning_rate / correction1);
     let [inverse_root, eps, scale] = [1.0 / root_correction2, adamw.eps, adamw.gradient_scale].map(f32::of);
     vectorized!({
-        for ((param, &grad), (m, v)) in params.iter_mut().zip(grads).zip(m.iter_mut().zip(v)) {
+        for ((param, &grad), (m, v)) in params.iter_mut().zip(grads).zip(m.iter_mut().zip(v.iter_mut())) {
             let grad = grad * scale;
             *m = beta1 * *m + rest1 * grad;
             *v = beta2 * *v + rest2 * grad * grad;

@@ -1,18 +1,36 @@
 //! Elementary functions as straight-line arithmetic, so that loops over them become vector instructions.
 
+use pulp::{Arch, Simd, WithSimd};
+
 /// Runs an expression, a loop most often, with the widest vectors this machine has.
 ///
 /// A macro, since a closure that is not forced inline is compiled for the least machine there is, and runs so.
 macro_rules! vectorized {
     ($work:expr) => {
-        // Asking the machine is one load after the first time.
-        pulp::Arch::new().dispatch(
+        $crate::fast::math::dispatch(
             #[inline(always)]
             || $work,
         )
     };
 }
 pub(super) use vectorized;
+
+/// What [`vectorized`] becomes. `FnMut`, since a closure is called by way of a function of its own where it is called as
+/// `FnOnce`, and that one cannot be forced inline.
+#[inline(always)]
+pub(super) fn dispatch<R>(work: impl FnMut() -> R) -> R {
+    struct Work<F>(F);
+    impl<R, F: FnMut() -> R> WithSimd for Work<F> {
+        type Output = R;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) -> R {
+            (self.0)()
+        }
+    }
+    // Asking the machine is one load after the first time.
+    Arch::new().dispatch(Work(work))
+}
 
 /// e^x; relative error below 2e-7 from -87 to 88, and 0 or near the largest float beyond.
 ///

@@ -47,7 +47,7 @@ pub fn norm_forward(output: Output<'_>, inp: &[f32], affine: Affine<'_>) {
     let Output { xhat, rstd, ln } = output;
     vectorized!({
         let rows = inp.chunks_exact(c).zip(xhat.chunks_exact_mut(c)).zip(ln.chunks_exact_mut(c));
-        for (((inp, xhat), ln), rstd) in rows.zip(rstd) {
+        for (((inp, xhat), ln), rstd) in rows.zip(rstd.iter_mut()) {
             *rstd = normalize(xhat, inp);
             scale_and_shift(ln, xhat, affine);
         }
