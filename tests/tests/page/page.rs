@@ -9,11 +9,14 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use thirtyfour::{By, Key, TypingData, WebElement};
+use thirtyfour::{By, Key, TypingData, WebElement, error::WebDriverErrorInner};
 
 /// How long anything may take to show; far more than it does, as machines are shared.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a page may move under a click before something is in its way for good.
+const MOVES_MAX: Duration = Duration::from_secs(3);
 
 /// A window's width and height in CSS pixels.
 pub type Size = (u32, u32);
@@ -187,10 +190,21 @@ impl Page {
         self.value(&format!("document.querySelector({selector:?}).textContent.replace(/\\s+/g, ' ').trim()")).await
     }
 
-    /// Clicks, after scrolling as a person would: to the middle, where nothing that floats is in the way.
+    /// Clicks, after scrolling as a person would: to the middle, where nothing that floats is in the way. What moves away
+    /// meanwhile, as a frame does that takes its height, is aimed at again.
     pub async fn click(&self, selector: &str) {
-        self.script(&format!("document.querySelector({selector:?}).scrollIntoView({{ block: 'center' }})")).await;
-        self.find(selector).await.click().await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        let start = Instant::now();
+        loop {
+            self.script(&format!("document.querySelector({selector:?}).scrollIntoView({{ block: 'center' }})")).await;
+            match self.find(selector).await.click().await {
+                Ok(()) => return,
+                Err(error) => {
+                    let moved = matches!(error.as_inner(), WebDriverErrorInner::ElementClickIntercepted(_));
+                    assert!(moved && start.elapsed() < MOVES_MAX, "{selector}: {error}");
+                }
+            }
+            tokio::time::sleep(POLL_EVERY).await;
+        }
     }
 
     /// Presses keys, one after the other, wherever the focus is.
