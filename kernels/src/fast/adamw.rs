@@ -71,9 +71,8 @@ const SUMS: usize = 64;
 pub fn norm(team: &Team, grads: &[f32]) -> f64 {
     let sums = [const { AtomicU64::new(0) }; SUMS];
     let len = grads.len().div_ceil(SUMS).max(1);
-    let parts = grads.chunks(len);
-    team.for_each(parts.len(), |i| {
-        let part = &grads[i * len..][..len.min(grads.len() - i * len)];
+    team.for_each(grads.len().div_ceil(len), |i| {
+        let part = &grads[i * len..grads.len().min((i + 1) * len)];
         let total: f64 = vectorized!(part.chunks(4096).map(|piece| f64::from(sum(piece, |x| x * x))).sum());
         sums[i].store(total.to_bits(), Ordering::Relaxed);
     });

@@ -8,15 +8,23 @@ use crate::cpu::{dropout::Dropout, layernorm_forward::EPS};
 /// Shapes: `residual`, `branch` (N, C), their first element number `start` of all.
 #[expect(clippy::cast_possible_truncation, reason = "a mask of more than 2^32 elements repeats itself")]
 pub fn add_dropped(residual: &mut [f32], branch: &[f32], bias: Option<&[f32]>, dropout: Dropout, start: usize) {
-    let bias_of = |j: usize| bias.map_or(0.0, |bias| bias[j % bias.len()]);
-    for (j, (x, branch)) in residual.iter_mut().zip(branch).enumerate() {
-        *x += (branch + bias_of(j)) * dropout.factor((start + j) as u32);
-    }
+    let width = bias.map_or(residual.len(), <[f32]>::len);
+    vectorized!({
+        let rows = residual.chunks_exact_mut(width).zip(branch.chunks_exact(width)).zip((start..).step_by(width));
+        for ((residual, branch), start) in rows {
+            for (j, (x, branch)) in residual.iter_mut().zip(branch).enumerate() {
+                let bias = bias.map_or(0.0, |bias| bias[j]);
+                *x += (branch + bias) * dropout.factor((start + j) as u32);
+            }
+        }
+    });
 }
 
 /// Adds a bias to each row.
 pub fn add_bias(rows: &mut [f32], bias: &[f32]) {
-    rows.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
+    vectorized!({
+        rows.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
+    });
 }
 
 /// A layer norm's parameters.

@@ -206,6 +206,9 @@ impl Drop for Team {
     }
 }
 
+/// Tasks have a multiple of this many rows.
+const GRAIN: usize = 8;
+
 /// What the threads of a team compute with: a scratch for each.
 ///
 /// A thread has one task at a time, so that its scratch is that task's.
@@ -233,6 +236,16 @@ impl<'a> Crew<'a> {
         // SAFETY: each thread has its own.
         unsafe { self.scratch.part(NUMBER.get() * self.len, self.len) }
     }
+
+    /// Calls `work` for rows 0 to below `n`, each thread's at a time: the more, the less a product's copy of the weights
+    /// counts. No row is two tasks'.
+    pub fn for_each_rows(self, n: usize, work: impl Fn(Rows) + Sync) {
+        let len = n.div_ceil(self.team.threads()).next_multiple_of(GRAIN);
+        self.team.for_each(n.div_ceil(len), |task| {
+            let start = task * len;
+            work(Rows { start, len: len.min(n - start) });
+        });
+    }
 }
 
 /// Some rows of every tensor that has a row a token.
@@ -258,21 +271,6 @@ impl Rows {
     pub unsafe fn of<'a>(self, data: &'a Disjoint<'_>, width: usize) -> &'a mut [f32] {
         // SAFETY: the caller's promise.
         unsafe { data.part(self.start * width, self.len * width) }
-    }
-}
-
-/// Tasks have a multiple of this many rows.
-const GRAIN: usize = 8;
-
-impl Crew<'_> {
-    /// Calls `work` for rows 0 to below `n`, each thread's at a time: the more, the less a product's copy of the weights
-    /// counts. No row is two tasks'.
-    pub fn for_each_rows(self, n: usize, work: impl Fn(Rows) + Sync) {
-        let len = n.div_ceil(self.team.threads()).next_multiple_of(GRAIN);
-        self.team.for_each(n.div_ceil(len), |task| {
-            let start = task * len;
-            work(Rows { start, len: len.min(n - start) });
-        });
     }
 }
 
