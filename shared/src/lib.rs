@@ -16,6 +16,7 @@ pub mod nanogpt;
 pub mod oom;
 pub mod order;
 pub mod plan;
+pub mod protocol;
 pub mod session;
 pub mod text;
 pub mod tokenizer;

@@ -1,0 +1,128 @@
+//! What happened: numbered, kept in history, and never lost on the way to a viewer.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    alert::Alert,
+    run::{Evaluation, Iteration, PlanSummary, Run, RunStatus},
+};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts up; a number is never given twice, but some may be missing.
+    pub id: u64,
+    /// When.
+    pub time_ms: u64,
+    /// The run it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum What {
+    /// A run began.
+    RunStarted {
+        /// As it stood then.
+        run: Box<Run>,
+    },
+    /// Its config was printed.
+    RunConfig {
+        /// As in [`Run::config`].
+        config: String,
+        /// As in [`Run::max_iters`].
+        max_iters: Option<u64>,
+    },
+    /// Its parameters were printed.
+    RunParameters {
+        /// As in [`Run::parameters_millions`].
+        parameters_millions: f64,
+    },
+    /// Its config was planned for the card that it runs on.
+    RunPlanned {
+        /// What came out.
+        plan: PlanSummary,
+    },
+    /// An iteration was printed.
+    RunIteration(Iteration),
+    /// An evaluation was printed.
+    RunEvaluation(Evaluation),
+    /// A checkpoint is being saved.
+    RunCheckpoint {
+        /// Where, as printed.
+        folder: String,
+    },
+    /// Its processes were seen on a card, with more memory than before.
+    RunMemory {
+        /// The card's UUID.
+        gpu: String,
+        /// Of all of its processes there.
+        bytes: u64,
+    },
+    /// It printed an out-of-memory message.
+    RunOom {
+        /// The message, as printed.
+        message: String,
+    },
+    /// It is started again, with changes.
+    RunRetried {
+        /// The run that follows.
+        next: String,
+        /// What was changed: nanoGPT's keys and their values.
+        changes: Vec<(String, String)>,
+    },
+    /// It ended, or goes on after a stall, or stalls.
+    RunStatus {
+        /// How it stands now.
+        status: RunStatus,
+        /// What its cards took.
+        energy_joules: Option<f64>,
+    },
+    /// It was deleted.
+    RunDeleted,
+    /// An alert that somebody set goes off.
+    Alert {
+        /// Which.
+        alert: Alert,
+        /// The card's UUID, of an alert of cards.
+        gpu: Option<String>,
+        /// The value that passed its bound.
+        value: Option<f64>,
+    },
+    /// It is over.
+    AlertOver {
+        /// Which.
+        alert: Alert,
+        /// The card's UUID, of an alert of cards.
+        gpu: Option<String>,
+    },
+    /// A card stopped answering.
+    CardLost {
+        /// Its UUID.
+        gpu: String,
+    },
+    /// It answers again.
+    CardBack {
+        /// Its UUID.
+        gpu: String,
+    },
+    /// History was not kept since the time of the event's telling.
+    HistoryPaused {
+        /// What the system says.
+        reason: String,
+    },
+    /// And is again.
+    HistoryResumed,
+    /// The agent started.
+    AgentStarted {
+        /// Its version.
+        version: String,
+    },
+    /// Something of a later version.
+    #[serde(other)]
+    Unknown,
+}

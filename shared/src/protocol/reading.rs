@@ -1,0 +1,77 @@
+//! A reading that a card gave, or the reason why there is none; never 0 in its place.
+
+use serde::{Deserialize, Serialize};
+
+/// A value, or why it is missing: in JSON the value itself, or `{"missing": "not_supported"}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reading<T> {
+    /// What was read.
+    Is(T),
+    /// Nothing.
+    Missing {
+        /// Why.
+        missing: Why,
+    },
+}
+
+/// Why a reading is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// The card does not have it: a GeForce's ECC, a passive card's fan.
+    NotSupported,
+    /// The system lets only its administrator read it.
+    NoPermission,
+    /// Windows manages the memory, under WSL and WDDM, and tells no process's share.
+    HiddenByWindows,
+    /// The card is gone.
+    CardLost,
+    /// The driver is older than the reading.
+    OldDriver,
+    /// It was not read yet.
+    NotYet,
+    /// The driver failed.
+    #[serde(other)]
+    Failed,
+}
+
+impl<T> Reading<T> {
+    /// Nothing, for a reason.
+    pub const fn missing(why: Why) -> Self {
+        Self::Missing { missing: why }
+    }
+
+    /// What was read, if anything was.
+    pub const fn get(&self) -> Option<&T> {
+        match self {
+            Self::Is(value) => Some(value),
+            Self::Missing { .. } => None,
+        }
+    }
+
+    /// Why there is nothing.
+    pub const fn why(&self) -> Option<Why> {
+        match self {
+            Self::Is(_) => None,
+            Self::Missing { missing } => Some(*missing),
+        }
+    }
+
+    /// Another form of the same reading.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Reading<U> {
+        match self {
+            Self::Is(value) => Reading::Is(change(value)),
+            Self::Missing { missing } => Reading::Missing { missing },
+        }
+    }
+}
+
+impl<T> From<Result<T, Why>> for Reading<T> {
+    fn from(result: Result<T, Why>) -> Self {
+        match result {
+            Ok(value) => Self::Is(value),
+            Err(why) => Self::missing(why),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A training run that is watched, or that `headroom train` makes.
+
+use serde::{Deserialize, Serialize};
+
+/// A run, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Unique, in hexadecimal digits.
+    pub id: String,
+    /// As its owner calls it, else made of its config.
+    pub name: String,
+    /// When it began.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: Option<u64>,
+    /// How it stands.
+    pub status: RunStatus,
+    /// The command's words, of `headroom watch`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// What it printed of its config, or the config itself: a text that the calculator reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// Process of the command; its children count too.
+    pub pid: Option<u32>,
+    /// Cards that it was seen on: their UUIDs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
+    /// What nanoGPT prints of its parameters, in millions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters_millions: Option<f64>,
+    /// `max_iters` of its config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iters: Option<u64>,
+    /// The newest iteration that was printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Iteration>,
+    /// The newest evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_evaluation: Option<Evaluation>,
+    /// Most that its processes were seen to have on one card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_peak_bytes: Option<u64>,
+    /// What its cards took while it ran, shares of other programs included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_joules: Option<f64>,
+    /// What the plan of this very config says, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanSummary>,
+    /// The out-of-memory message that it died of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom: Option<String>,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum RunStatus {
+    /// It has not ended.
+    Running,
+    /// It runs, and printed nothing new for the time that its owner set.
+    Stalled {
+        /// When it last made progress.
+        since_ms: u64,
+    },
+    /// It ended by itself.
+    Exited {
+        /// Its status; 0 is success.
+        code: i32,
+    },
+    /// A signal ended it.
+    Killed {
+        /// Which.
+        signal: i32,
+    },
+    /// Its watcher is gone: how it ended is not known.
+    Lost,
+}
+
+impl RunStatus {
+    /// Whether it has ended.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        !matches!(self, Self::Running | Self::Stalled { .. })
+    }
+}
+
+/// What is printed of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Iteration {
+    /// Its number.
+    pub iter: u64,
+    /// The loss of its last micro-batch, times the accumulation; a run that diverges prints none.
+    pub loss: Option<f64>,
+    /// What it took.
+    pub time_ms: f64,
+    /// Tokens a second, where the config is known.
+    pub tokens_per_second: Option<f64>,
+    /// Model FLOPs utilisation as printed, in percent: of an A100, whatever the card is.
+    pub mfu_printed_percent: Option<f64>,
+    /// And of the card that it runs on.
+    pub mfu_percent: Option<f64>,
+}
+
+/// What is printed of an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The iteration before which it was made.
+    pub iter: u64,
+    /// Mean over `eval_iters` batches of the training data.
+    pub train_loss: Option<f64>,
+    /// And of the data held back.
+    pub val_loss: Option<f64>,
+}
+
+/// The prediction for a run's config on the card it runs on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanSummary {
+    /// The card's name that was planned for.
+    pub card: String,
+    /// Whether it fits.
+    pub fits: bool,
+    /// Highest use of the process on the device, context included.
+    pub peak_bytes: u64,
+    /// PyTorch's `max_memory_allocated`.
+    pub max_memory_allocated: u64,
+    /// PyTorch's `max_memory_reserved`.
+    pub max_memory_reserved: u64,
+    /// Each phase's name as `headroom plan --json` has it, and its highest use on the device.
+    pub phases: Vec<(String, u64)>,
+}

@@ -1,0 +1,338 @@
+//! Every message against its golden JSON, both ways.
+//!
+//! `HEADROOM_WRITE_GOLDEN=1 cargo test -p headroom-shared protocol` writes the files anew.
+
+use std::{collections::BTreeSet, fmt::Debug, fs, path::PathBuf};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    alert::{Alert, Settings},
+    event::{Event, What},
+    gpu::{Gpu, Process, Sample, SlowSample, Throttle},
+    history::{History, Metric, Past, Series},
+    host::HostSample,
+    reading::{Reading, Why},
+    run::{Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    state::{DriverState, HistoryState, State},
+    *,
+};
+
+const GIB: u64 = 1 << 30;
+const START_MS: u64 = 1_795_000_000_000;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/protocol")
+}
+
+/// Compares a value with its golden text, and what is read of that with the value.
+#[track_caller]
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, value: &T) {
+    let path = folder().join(format!("{name}.json"));
+    let written = serde_json::to_string_pretty(value).expect("a message") + "\n";
+    if std::env::var_os("HEADROOM_WRITE_GOLDEN").is_some() {
+        fs::create_dir_all(folder()).expect("the folder");
+        fs::write(&path, &written).expect("the golden file");
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(written, golden, "{name} is another message than version {PROTOCOL_VERSION} has");
+    assert_eq!(&serde_json::from_str::<T>(&golden).expect("a message"), value, "{name}");
+}
+
+fn missing<T>(why: Why) -> Reading<T> {
+    Reading::missing(why)
+}
+
+fn gpu() -> Gpu {
+    Gpu {
+        index: 0,
+        uuid: "GPU-8d3f0c4e-0000-4000-8000-000000000001".to_owned(),
+        name: "NVIDIA GeForce RTX 4070".to_owned(),
+        present: true,
+        memory_total_bytes: Reading::Is(12 * GIB),
+        compute_capability: Reading::Is((8, 9)),
+        power_limit_watts: Reading::Is(200.0),
+        power_limit_max_watts: Reading::Is(215.0),
+        temperature_slowdown_celsius: Reading::Is(90),
+        temperature_shutdown_celsius: missing(Why::NotSupported),
+        clock_sm_max_mhz: Reading::Is(3105),
+        clock_memory_max_mhz: Reading::Is(10_501),
+        mig_enabled: missing(Why::NotSupported),
+        nvlinks_active: missing(Why::OldDriver),
+        pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+    }
+}
+
+fn telemetry() -> Telemetry {
+    Telemetry {
+        seq: 7,
+        time_ms: START_MS + 700,
+        gpus: vec![Sample {
+            gpu: 0,
+            memory_used_bytes: Reading::Is(7 * GIB),
+            memory_free_bytes: Reading::Is(5 * GIB),
+            memory_reserved_bytes: missing(Why::OldDriver),
+            utilization_percent: Reading::Is(97),
+            memory_utilization_percent: Reading::Is(42),
+            power_watts: Reading::Is(199.5),
+            clock_sm_mhz: Reading::Is(2475),
+            clock_memory_mhz: Reading::Is(10_501),
+            temperature_celsius: Reading::Is(61),
+            throttle: Reading::Is(Throttle::PowerCap.bit()),
+        }],
+    }
+}
+
+fn slow() -> Slow {
+    Slow {
+        time_ms: START_MS + 1000,
+        gpus: vec![SlowSample {
+            gpu: 0,
+            fan_percent: missing(Why::NotSupported),
+            energy_joules: Reading::Is(1_234_567.5),
+            pcie_receive_bytes_per_second: Reading::Is(12_000_000),
+            pcie_send_bytes_per_second: Reading::Is(3_000_000),
+            pcie_link: Reading::Is((4, 16)),
+            ecc_corrected: missing(Why::NotSupported),
+            ecc_uncorrected: missing(Why::NotSupported),
+            processes: Reading::Is(vec![
+                Process {
+                    pid: 4242,
+                    name: Reading::Is("python train.py".to_owned()),
+                    user: Reading::Is("ada".to_owned()),
+                    memory_used_bytes: Reading::Is(6 * GIB),
+                    run: Some("0123456789abcdef".to_owned()),
+                },
+                Process {
+                    pid: 77,
+                    name: missing(Why::NoPermission),
+                    user: missing(Why::NoPermission),
+                    memory_used_bytes: missing(Why::HiddenByWindows),
+                    run: None,
+                },
+            ]),
+        }],
+        host: HostSample {
+            cpu_percent: Reading::Is(12.5),
+            memory_used_bytes: Reading::Is(9 * GIB),
+            memory_total_bytes: Reading::Is(32 * GIB),
+            disk_free_bytes: Reading::Is(100 * GIB),
+            disk_total_bytes: missing(Why::Failed),
+        },
+    }
+}
+
+fn iteration() -> Iteration {
+    Iteration {
+        iter: 250,
+        loss: Some(2.0625),
+        time_ms: 132.25,
+        tokens_per_second: Some(123_904.0),
+        mfu_printed_percent: Some(18.5),
+        mfu_percent: None,
+    }
+}
+
+fn evaluation() -> Evaluation {
+    Evaluation { iter: 250, train_loss: Some(1.9703), val_loss: None }
+}
+
+fn plan() -> PlanSummary {
+    PlanSummary {
+        card: "RTX 4070".to_owned(),
+        fits: true,
+        peak_bytes: 8 * GIB,
+        max_memory_allocated: 7 * GIB,
+        max_memory_reserved: 7 * GIB + GIB / 2,
+        phases: vec![("init".to_owned(), GIB), ("first_forward".to_owned(), 8 * GIB)],
+    }
+}
+
+fn run() -> Run {
+    Run {
+        id: "0123456789abcdef".to_owned(),
+        name: "shakespeare-char".to_owned(),
+        started_ms: START_MS,
+        ended_ms: None,
+        status: RunStatus::Running,
+        command: ["python", "train.py", "config/train_shakespeare_char.py"].map(str::to_owned).to_vec(),
+        config: Some("Overriding: batch_size = 64\n".to_owned()),
+        pid: Some(4242),
+        gpus: vec![gpu().uuid],
+        parameters_millions: Some(10.65),
+        max_iters: Some(5000),
+        last: Some(iteration()),
+        last_evaluation: Some(evaluation()),
+        gpu_memory_peak_bytes: Some(6 * GIB),
+        energy_joules: Some(3600.0),
+        plan: Some(plan()),
+        oom: None,
+    }
+}
+
+fn state() -> State {
+    State {
+        driver: DriverState::Ready {
+            driver_version: "580.95.05".to_owned(),
+            cuda_version: Some((13, 0)),
+            windows: false,
+        },
+        history: HistoryState::Kept { bytes: 4096, set_aside: None },
+    }
+}
+
+fn event(what: What) -> Event {
+    Event { id: 12, time_ms: START_MS + 900, run: Some(run().id), what }
+}
+
+#[test]
+fn clients_say_what_they_always_said() {
+    check(
+        "client_hello",
+        &ClientMessage::Hello { protocol: 1, token: "0".repeat(64), after: Some(After { time_ms: START_MS, event: 3 }) },
+    );
+    check("client_hello_first", &ClientMessage::Hello { protocol: 1, token: "0".repeat(64), after: None });
+}
+
+#[test]
+fn the_agent_says_what_it_always_said() {
+    let hello = Hello {
+        protocol: 1,
+        agent: "0.1.0".to_owned(),
+        session: "89abcdef".to_owned(),
+        name: "rig".to_owned(),
+        scope: Scope::Control,
+        time_ms: START_MS,
+        gpus: vec![gpu()],
+        state: state(),
+        runs: vec![run()],
+        last_event: 12,
+    };
+    check("hello", &ServerMessage::Hello(Box::new(hello)));
+    check(
+        "refused",
+        &ServerMessage::Refused(Refusal {
+            code: RefusalCode::UnknownVersion,
+            message: "This agent speaks version 1 of the protocol, and the page version 2.".to_owned(),
+            supported: vec![1],
+        }),
+    );
+    check("inventory", &ServerMessage::Inventory { gpus: vec![Gpu { present: false, ..gpu() }] });
+    check("telemetry", &ServerMessage::Telemetry(telemetry()));
+    check("slow", &ServerMessage::Slow(slow()));
+    check("lost", &ServerMessage::Lost { n_messages: 17 });
+    let past = Past {
+        telemetry: vec![telemetry()],
+        slow: Some(slow()),
+        events: vec![event(What::RunIteration(iteration()))],
+        done: true,
+        from_ms: START_MS,
+    };
+    check("past", &ServerMessage::Past(past));
+}
+
+#[test]
+fn every_state_has_its_form() {
+    let driver = [
+        DriverState::Starting,
+        DriverState::NoLibrary,
+        DriverState::NoDriver { reason: "Driver Not Loaded".to_owned() },
+        DriverState::Gone { reason: "GPU is lost".to_owned() },
+    ];
+    let history = [
+        HistoryState::Kept { bytes: 4096, set_aside: Some("history.damaged-1.sqlite".to_owned()) },
+        HistoryState::Paused { reason: "database or disk is full".to_owned(), since_ms: START_MS },
+    ];
+    let driver = driver.map(|driver| ServerMessage::State(State { driver, ..state() }));
+    let history = history.map(|history| ServerMessage::State(State { history, ..state() }));
+    check("states", &driver.into_iter().chain(history).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_event_has_its_form() {
+    let alert = Alert::TemperatureAbove { celsius: 85 };
+    let gpu = || gpu().uuid;
+    let status = |status| What::RunStatus { status, energy_joules: Some(3600.0) };
+    let all = vec![
+        What::RunStarted { run: Box::new(run()) },
+        What::RunConfig { config: "batch_size = 64\n".to_owned(), max_iters: Some(5000) },
+        What::RunParameters { parameters_millions: 10.65 },
+        What::RunPlanned { plan: plan() },
+        What::RunIteration(iteration()),
+        What::RunEvaluation(evaluation()),
+        What::RunCheckpoint { folder: "out".to_owned() },
+        What::RunMemory { gpu: gpu(), bytes: 6 * GIB },
+        What::RunOom { message: "CUDA out of memory.".to_owned() },
+        What::RunRetried { next: "1".to_owned(), changes: vec![("batch_size".to_owned(), "8".to_owned())] },
+        status(RunStatus::Running),
+        status(RunStatus::Stalled { since_ms: START_MS }),
+        status(RunStatus::Exited { code: 1 }),
+        status(RunStatus::Killed { signal: 9 }),
+        status(RunStatus::Lost),
+        What::RunDeleted,
+        What::Alert { alert, gpu: Some(gpu()), value: Some(86.0) },
+        What::AlertOver { alert, gpu: None },
+        What::CardLost { gpu: gpu() },
+        What::CardBack { gpu: gpu() },
+        What::HistoryPaused { reason: "database or disk is full".to_owned() },
+        What::HistoryResumed,
+        What::AgentStarted { version: "0.1.0".to_owned() },
+    ];
+    check("events", &all.into_iter().map(event).collect::<Vec<_>>());
+    let later: Event = serde_json::from_str(r#"{"id":1,"time_ms":2,"what":{"kind":"of_later","x":1}}"#).expect("read");
+    assert_eq!(later.what, What::Unknown);
+}
+
+#[test]
+fn what_rest_answers_has_its_form() {
+    let alerts = vec![
+        Alert::TemperatureAbove { celsius: 85 },
+        Alert::MemoryAbove { percent: 95 },
+        Alert::NoProgress { minutes: 10 },
+        Alert::CardLost,
+        Alert::RunFailed,
+    ];
+    check("settings", &Settings { alerts, price_per_kwh: Some(0.35), currency: "€".to_owned() });
+    let one = |value: f64| Series { min: vec![Some(value)], mean: vec![Some(value + 0.5)], max: vec![None] };
+    let history = History {
+        gpu: gpu().uuid,
+        from_ms: START_MS,
+        to_ms: START_MS + 10_000,
+        step_ms: 10_000,
+        times_ms: vec![START_MS],
+        series: Metric::ALL.iter().map(|metric| one(f64::from(*metric as u8))).collect(),
+    };
+    check("history", &history);
+}
+
+#[test]
+fn no_reading_is_taken_for_another() {
+    let read = |text: &str| serde_json::from_str::<Reading<u64>>(text);
+    assert_eq!(read("0").expect("a value"), Reading::Is(0));
+    assert_eq!(read(r#"{"missing":"of_a_later_version"}"#).expect("a reason"), missing(Why::Failed));
+    for wrong in ["null", "-1", "1.5", "\"1\"", "{}", "[]"] {
+        read(wrong).expect_err(wrong);
+    }
+}
+
+#[test]
+fn throttle_reasons_are_nvmls() {
+    // nvml.h: GpuIdle 1, ApplicationsClocksSetting 2, SwPowerCap 4, HwSlowdown 8, SyncBoost 0x10, SwThermalSlowdown 0x20,
+    // HwThermalSlowdown 0x40, HwPowerBrakeSlowdown 0x80, DisplayClockSetting 0x100.
+    assert_eq!(Throttle::ALL.map(Throttle::bit), [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100]);
+    assert_eq!(Throttle::of(0x44).collect::<Vec<_>>(), [Throttle::PowerCap, Throttle::HardwareThermal]);
+}
+
+#[test]
+fn no_golden_file_is_left_over() {
+    let names: BTreeSet<String> = fs::read_dir(folder())
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".json"))
+        .collect();
+    let source = include_str!("tests.rs");
+    for name in names {
+        let name = name.trim_end_matches(".json");
+        assert!(source.contains(&format!("\"{name}\"")), "{name}.json is compared with nothing");
+    }
+}
