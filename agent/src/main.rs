@@ -4,10 +4,21 @@
 //! `headroom_shared`.
 
 mod cli;
+#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+mod clock;
 mod data;
+#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+mod folders;
+#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+mod random;
 mod server;
+#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+mod store;
+#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+mod telemetry;
 mod train;
 mod utf8;
+mod watch;
 
 use std::process::ExitCode;
 

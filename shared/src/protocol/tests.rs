@@ -189,7 +189,11 @@ fn event(what: What) -> Event {
 fn clients_say_what_they_always_said() {
     check(
         "client_hello",
-        &ClientMessage::Hello { protocol: 1, token: "0".repeat(64), after: Some(After { time_ms: START_MS, event: 3 }) },
+        &ClientMessage::Hello {
+            protocol: 1,
+            token: "0".repeat(64),
+            after: Some(After { time_ms: START_MS, event: 3 }),
+        },
     );
     check("client_hello_first", &ClientMessage::Hello { protocol: 1, token: "0".repeat(64), after: None });
 }

@@ -1,0 +1,58 @@
+//! Where the program keeps what outlives it: the user's data folder, as each system has it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use etcetera::BaseStrategy;
+use thiserror::Error;
+
+/// What names another folder.
+pub const VARIABLE: &str = "HEADROOM_DATA_DIR";
+
+/// Why there is no folder.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The system names no home.
+    #[error("this system names no home folder, so there is no place for history and tokens")]
+    NoHome,
+    /// It cannot be made.
+    #[error("cannot make the folder {}: {error}", folder.display())]
+    Make {
+        /// Which.
+        folder: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Error {
+    /// What to try instead.
+    pub fn hint(&self) -> String {
+        format!("--data-dir FOLDER, or the variable {VARIABLE}, names another one")
+    }
+}
+
+/// The folder, made where it is missing: the one that an option names, else that of the variable, else the system's own
+/// with `headroom` in it. Only its owner can look into one that is made here.
+///
+/// # Errors
+/// There is no home, or the folder cannot be made.
+pub fn data(option: Option<&Path>) -> Result<PathBuf, Error> {
+    let named = option.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
+    let folder = match named {
+        Some(folder) => folder,
+        None => etcetera::choose_base_strategy().map_err(|_| Error::NoHome)?.data_dir().join("headroom"),
+    };
+    make(&folder).map_err(|error| Error::Make { folder: folder.clone(), error })?;
+    Ok(folder)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
