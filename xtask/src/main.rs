@@ -6,6 +6,7 @@ mod bench;
 mod browser;
 mod bundle;
 mod compress;
+mod cross;
 mod failure;
 mod files;
 mod fuzz;
@@ -16,6 +17,7 @@ mod outcome;
 mod packages;
 mod page;
 mod pins;
+mod python;
 mod run;
 mod shell;
 mod size;
@@ -43,7 +45,8 @@ cargo xtask lint                        cargo fmt and clippy, as the continuous 
 cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
     Runs the fuzz targets, or one: over the kept corpus, then for 60 seconds each, or N, over what is made of it.
     --seconds 0 is the corpus alone; TARGET --input FILE one input.
-cargo xtask ci                          lint, the page and its size, fuzz for a minute, then test
+cargo xtask cross                       whether the agent compiles for Windows and for Linux on aarch64
+cargo xtask ci                          lint, cross, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
 cargo xtask help                        this text
@@ -78,6 +81,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         "ci" => {
             args.finish()?;
             lint::run(&shell)?;
+            cross::run(&shell)?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
             fuzz::run(&shell, Args::new(fuzz::IN_CI.map(str::to_owned)))?;
@@ -90,6 +94,10 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         }
         "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,
+        "cross" => {
+            args.finish()?;
+            cross::run(&shell)?;
+        }
         "help" | "--help" | "-h" => help(),
         unknown => {
             return Err(Failure::new(format!("unknown command `{unknown}`")).hint("`cargo xtask help` lists them"));
