@@ -7,11 +7,7 @@ mod rolling;
 mod runs;
 mod threads;
 
-use std::{
-    cell::RefCell,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::{cell::RefCell, path::PathBuf, sync::Arc};
 
 use headroom_shared::protocol::{
     gpu::Sample,

@@ -123,6 +123,12 @@ impl Writer {
         self.done.turn_ms = now_ms;
     }
 
+    /// The file as it is open, for tests that take its space away.
+    #[cfg(test)]
+    pub fn connection(&self) -> Option<&Connection> {
+        self.open.as_ref().map(|open| &open.connection)
+    }
+
     fn work(&mut self, queue: &Queue, now_ms: u64, flush: bool, tell: Tell<'_>) -> Result<(), Trouble> {
         let mut open = self.opened(queue, now_ms)?;
         let worked = self.work_on(&mut open, queue, now_ms, flush, tell);
