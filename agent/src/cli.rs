@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod data;
 mod diagnose;
+mod doctor;
 mod export;
 mod fixes;
 mod gpus;
@@ -56,6 +57,9 @@ pub enum Error {
     /// `data`.
     #[error(transparent)]
     Data(#[from] data::Error),
+    /// `doctor`.
+    #[error(transparent)]
+    Doctor(#[from] doctor::Error),
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
@@ -87,7 +91,7 @@ impl Error {
             }
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
+            Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
         }
     }
 
@@ -100,7 +104,7 @@ impl Error {
             Self::Export(error) => error.hint(),
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
-            Self::Print(_) => None,
+            Self::Doctor(_) | Self::Print(_) => None,
         }
     }
 }
@@ -135,6 +139,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("train") => train::run(args),
         Some("sample") => sample::run(args),
         Some("bench") => bench::run(args),
+        Some("doctor") => doctor::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),
@@ -153,6 +158,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("train") => print_and_succeed(&train::help()),
         Some("sample") => print_and_succeed(&sample::help()),
         Some("bench") => print_and_succeed(&bench::help()),
+        Some("doctor") => print_and_succeed(&doctor::help()),
         _ => Err(unknown_command(&topic)),
     }
 }
@@ -183,6 +189,7 @@ Commands:
   data      Make training data of a text, as nanoGPT reads it
   bench     Measure how fast this machine trains and writes
   serve     Serve the page on this machine
+  doctor    Say what of this machine can be read, and why the rest cannot
 
   help COMMAND, or COMMAND --help   Say more of a command
   --version                         Print the version

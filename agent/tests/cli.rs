@@ -69,6 +69,7 @@ fn help() {
     assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
     assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_bench", text(&run(&["bench", "--help"]).stdout));
+    assert_snapshot!("help_doctor", text(&run(&["doctor", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -102,7 +103,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["watch", "runs", "token", "doctor"] {
+    for command in ["watch", "runs", "token"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),

@@ -3,7 +3,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use headroom_shared::protocol::{Telemetry, alert::Settings, event::Event, history::History, run::Run};
+use headroom_shared::protocol::{
+    Telemetry, alert::Settings, event::Event, history::History, run::Run, state::HistoryState,
+};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::{
@@ -48,6 +50,14 @@ impl Archive {
     /// Beside the thread that writes.
     pub(super) fn beside(file: HistoryFile, queue: Arc<Queue>) -> Self {
         Self { file, queue: Some(queue) }
+    }
+
+    /// Whether it can be asked, and what it takes.
+    pub fn state(&self) -> HistoryState {
+        match self.last_event() {
+            Ok(_) => HistoryState::Kept { bytes: self.file.bytes(), set_aside: None },
+            Err(error) => HistoryState::Paused { reason: error.to_string(), since_ms: 0 },
+        }
     }
 
     /// Runs, as [`Store::runs`](super::Store::runs).
