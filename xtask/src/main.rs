@@ -10,6 +10,7 @@ mod cross;
 mod failure;
 mod files;
 mod fuzz;
+mod gpu;
 mod hosts;
 mod lint;
 mod optimize;
@@ -49,6 +50,9 @@ cargo xtask cross                       whether the agent compiles for Windows a
 cargo xtask ci                          lint, cross, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
+cargo xtask gpu [--headroom FILE] [--load COMMAND] [--out FOLDER]
+    What only a real card can show, into bench/results: every reading, agreement with nvidia-smi, what telemetry costs
+    while the card computes. --headroom is a program that was built elsewhere; PyTorch is the load where none is named.
 cargo xtask help                        this text
 
 HEADROOM_TOOLS_DIR  keeps fetched programs elsewhere than in .tools
@@ -94,6 +98,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         }
         "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,
+        "gpu" => gpu::run(&shell, args)?,
         "cross" => {
             args.finish()?;
             cross::run(&shell)?;
