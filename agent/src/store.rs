@@ -94,7 +94,10 @@ impl Store {
         let file = HistoryFile::new(folder);
         let queue = Arc::new(Queue::new());
         let archive = Archive::beside(file.clone(), Arc::clone(&queue));
-        let thread = Thread::start(Writer::new(file, keep, Role::Agent), Arc::clone(&queue), tell)?;
+        // Read here: whoever asks once this returns has all events up to one, and is told all after it.
+        let last_told = archive.last_event().ok();
+        let writer = Writer::new(file, keep, Role::Agent).told_until(last_told);
+        let thread = Thread::start(writer, Arc::clone(&queue), tell)?;
         Ok(Self { queue, archive, thread: Arc::new(thread) })
     }
 

@@ -111,6 +111,12 @@ impl Writer {
         }
     }
 
+    /// Events after this number are news; without one, those are that come once the file is open.
+    pub fn told_until(mut self, last_told: Option<u64>) -> Self {
+        self.last_told = last_told;
+        self
+    }
+
     /// Does what is due. `flush` is the last turn, or one of the last: nothing waits for its time.
     pub fn turn(&mut self, queue: &Queue, now_ms: u64, flush: bool, tell: Tell<'_>) {
         if flush || self.health.may_try(now_ms) {
