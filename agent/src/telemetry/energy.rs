@@ -4,28 +4,28 @@
 
 use headroom_shared::protocol::{Slow, Telemetry};
 
-use super::Observed;
+use super::{Observed, cards::CARDS_MAX};
 
-/// Power is taken for what it was between two readings, except across a hole so long: what a card took while nobody
-/// read is not known.
-const GAP_MS_MAX: u64 = 2000;
+/// Between two readings power is taken for their mean, but not across a hole of more than so long: what a card took
+/// while nobody read is not known.
+const HOLE_MS: u64 = 2000;
 
-/// One joule and another: kWh.
+/// What a bill counts in.
 pub const JOULES_PER_KWH: f64 = 3_600_000.0;
 
 /// Energy of every card.
 #[derive(Clone, Debug, Default)]
 pub struct Energy {
+    /// By their places.
     cards: Vec<Card>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Card {
-    /// Sum of the card's own counter's steps.
-    counted: Option<f64>,
-    counter: Option<f64>,
-    /// Power over time.
-    summed: Option<f64>,
+    joules: Option<f64>,
+    /// The card's own count, as it was read last. A card that has one is summed by it alone.
+    counter_joules: Option<f64>,
+    /// When power was read last, and what it was.
     power: Option<(u64, f64)>,
 }
 
@@ -39,20 +39,23 @@ impl Energy {
         }
     }
 
-    /// What a card took since reading began, by its place; nothing where it tells neither energy nor power.
+    /// What a card took since reading began, by its place; nothing where it tells neither energy nor power. It never
+    /// falls.
     pub fn joules(&self, gpu: u32) -> Option<f64> {
-        let card = self.cards.get(usize::try_from(gpu).ok()?)?;
-        card.counted.or(card.summed)
+        self.cards.get(usize::try_from(gpu).ok()?)?.joules
     }
 
     fn telemetry(&mut self, telemetry: &Telemetry) {
         for sample in &telemetry.gpus {
             let (Some(card), Some(&watts)) = (self.card(sample.gpu), sample.power_watts.get()) else { continue };
-            let sum = card.summed.get_or_insert(0.0);
+            if card.counter_joules.is_some() {
+                continue;
+            }
+            let joules = card.joules.get_or_insert(0.0);
             if let Some((time_ms, before)) = card.power {
                 let passed_ms = telemetry.time_ms.saturating_sub(time_ms);
-                if passed_ms <= GAP_MS_MAX {
-                    *sum += (watts + before) / 2.0 * passed_ms as f64 / 1000.0;
+                if passed_ms <= HOLE_MS {
+                    *joules += (watts + before) / 2.0 * passed_ms as f64 / 1000.0;
                 }
             }
             card.power = Some((telemetry.time_ms, watts));
@@ -61,16 +64,17 @@ impl Energy {
 
     fn slow(&mut self, slow: &Slow) {
         for sample in &slow.gpus {
-            let (Some(card), Some(&joules)) = (self.card(sample.gpu), sample.energy_joules.get()) else { continue };
-            // A counter begins anew when the driver is loaded; what it has then was taken since.
-            let step = card.counter.map_or(0.0, |before| if joules < before { joules } else { joules - before });
-            *card.counted.get_or_insert(0.0) += step;
-            card.counter = Some(joules);
+            let (Some(card), Some(&counter)) = (self.card(sample.gpu), sample.energy_joules.get()) else { continue };
+            // A counter begins anew when the driver is loaded: what it has then was taken since.
+            let step =
+                card.counter_joules.map_or(0.0, |before| if counter < before { counter } else { counter - before });
+            *card.joules.get_or_insert(0.0) += step;
+            card.counter_joules = Some(counter);
         }
     }
 
     fn card(&mut self, gpu: u32) -> Option<&mut Card> {
-        let place = usize::try_from(gpu).ok().filter(|&place| place < super::cards::CARDS_MAX)?;
+        let place = usize::try_from(gpu).ok().filter(|&place| place < CARDS_MAX)?;
         if self.cards.len() <= place {
             self.cards.resize(place + 1, Card::default());
         }

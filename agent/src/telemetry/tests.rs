@@ -2,6 +2,7 @@
 
 mod cards;
 mod driver;
+mod energy;
 mod readings;
 mod threads;
 
