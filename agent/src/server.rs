@@ -4,6 +4,7 @@
 //! passes [`headers`], every request passes [`host`] first: a web page that the user happens to open can reach a local
 //! server too.
 
+pub mod access;
 pub mod assets;
 mod encoding;
 mod error;
