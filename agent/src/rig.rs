@@ -18,10 +18,10 @@ use crate::{
 pub struct Rig {
     /// What viewers follow.
     pub hub: Hub,
+    // Fields are dropped in this order: nothing is read any more when the store writes what is left.
+    _sampler: Sampler,
     /// What is kept.
     pub store: Store,
-    /// Reads until it is dropped: before the store, which then writes what was read.
-    sampler: Sampler,
 }
 
 impl Rig {
@@ -40,15 +40,7 @@ impl Rig {
         let options = telemetry::Options { library: None, disk_folder: folder.to_owned() };
         let (observed, kept) = (hub.clone(), store.clone());
         let sampler = telemetry::start(options, move |what| observe(what, &observed, &kept))?;
-        Ok(Self { hub, store, sampler })
-    }
-
-    /// Stops reading, then writes what is left.
-    pub fn stop(self) {
-        let Self { hub, store, sampler } = self;
-        drop(sampler);
-        drop(store);
-        drop(hub);
+        Ok(Self { hub, _sampler: sampler, store })
     }
 }
 

@@ -14,6 +14,8 @@ mod error;
 mod headers;
 pub mod host;
 pub mod hub;
+#[cfg(test)]
+mod made;
 mod metrics;
 mod socket;
 mod stall;
@@ -46,15 +48,15 @@ use hub::Hub;
 use tls::Tls;
 
 /// Viewers at once: a class with its phones, or every page that a fleet's owners leave open.
-pub const VIEWERS_MAX: usize = 1024;
+pub const VIEWERS_MAX: u32 = 1024;
 /// Sockets at once whose client did not say yet who it is. They have five seconds.
-const GREETINGS_MAX: usize = 256;
+const GREETINGS_MAX: u32 = 256;
 /// Connections at once that are no sockets; further ones wait in the system's queue. A browser opens six.
-const CONNECTIONS_MAX: usize = 512;
+const CONNECTIONS_MAX: u32 = 512;
 /// Files that the program has open besides: its history's, the listener, a terminal.
-const OTHER_FILES: usize = 128;
+const OTHER_FILES: u32 = 128;
 /// Files that may have to be open at once.
-pub const FILES_MAX: usize = VIEWERS_MAX + GREETINGS_MAX + CONNECTIONS_MAX + OTHER_FILES;
+pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + CONNECTIONS_MAX + OTHER_FILES;
 /// Connections that wait until they are taken. All of a rig's viewers come back at once when it starts anew.
 const BACKLOG: u32 = 1024;
 /// Bytes that wait in the system for one client, which doubles them. A queue of megabytes would show a slow viewer the
@@ -111,16 +113,16 @@ impl State {
             name,
             session,
             settings: watch::Sender::default(),
-            viewers: Semaphore::new(VIEWERS_MAX),
-            greetings: Arc::new(Semaphore::new(GREETINGS_MAX)),
+            viewers: Semaphore::new(VIEWERS_MAX as usize),
+            greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
             stopping: watch::Sender::new(false),
         }
     }
 
     /// Waits until every socket was told and has ended.
     async fn sockets_end(&self) {
-        let _ = self.greetings.acquire_many(GREETINGS_MAX as u32).await;
-        let _ = self.viewers.acquire_many(VIEWERS_MAX as u32).await;
+        let _ = self.greetings.acquire_many(GREETINGS_MAX).await;
+        let _ = self.viewers.acquire_many(VIEWERS_MAX).await;
     }
 }
 
@@ -168,7 +170,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Answers connections until `shutdown` resolves, then ends those that are open, within a limit.
 pub async fn serve(listener: TcpListener, state: Arc<State>, tls: Option<Tls>, shutdown: impl Future<Output = ()>) {
     let app = app(Arc::clone(&state));
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {

@@ -15,6 +15,7 @@ fn headroom() -> OsString {
 
 /// A server on a port of its own; ended with the test, whatever comes.
 struct Server {
+    /// Its own, and gone with it.
     folder: tempfile::TempDir,
     process: Child,
     stdout: BufReader<std::process::ChildStdout>,

@@ -23,11 +23,6 @@ impl Invitation<'_> {
         self.pair(self.link)
     }
 
-    /// The link for others, or this machine's own where none reaches it.
-    pub fn anywhere(&self) -> String {
-        self.far_link.map_or_else(|| self.here(), |link| self.pair(link))
-    }
-
     /// What stands behind `#` never leaves the browser by itself: no server and no log sees it.
     fn pair(&self, link: &str) -> String {
         format!("{link}rig#pair={}", self.code)
@@ -65,7 +60,6 @@ mod tests {
     fn the_code_stands_behind_the_hash() {
         let invitation = Invitation { link: "http://127.0.0.1:8420/", far_link: None, code: "abc" };
         assert_eq!(invitation.here(), "http://127.0.0.1:8420/rig#pair=abc");
-        assert_eq!(invitation.anywhere(), invitation.here());
         assert!(invitation.for_phones(true).contains("cannot reach"));
     }
 

@@ -4,7 +4,7 @@ mod options;
 
 use std::{
     ffi::OsString,
-    io,
+    io::{self, IsTerminal},
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::Arc,
     time::Duration,
@@ -152,7 +152,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let access = Access::open(&folder).map_err(Error::Access)?;
     let listen = request.listen;
     let listener = server::listen(listen).map_err(|error| Error::Bind { listen, error })?;
-    let n_files = limits::raise_open_files(FILES_MAX as u64);
+    let n_files = limits::raise_open_files(u64::from(FILES_MAX));
     let rig = Rig::start(&folder).map_err(Error::Start)?;
     let scheme = if tls.is_some() { Scheme::Https } else { Scheme::Http };
     let address = listener.local_addr().map_err(Error::Start)?;
@@ -166,7 +166,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let state = State::new(assets, hosts, access, rig.hub.clone(), Arc::new(rig.store.clone()), (name, session));
     server::serve(listener, Arc::new(state), tls, shutdown).await;
     following.abort();
-    let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || rig.stop())).await;
+    let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || drop(rig))).await;
     let left = if flushed.is_err() { "history did not take everything in time\n" } else { "" };
     print::note(&format!("{left}stopped\n"));
     Ok(())
@@ -186,7 +186,7 @@ fn greet(greeting: &Greeting, hosts: &Hosts, access: &Access) -> Result<(), supe
     access.keep_links(&link, far_link.as_deref()).map_err(Error::Access)?;
     let invitation = if !access.is_new() {
         String::new()
-    } else if std::env::var_os("JOURNAL_STREAM").is_some() {
+    } else if std::env::var_os("JOURNAL_STREAM").is_some() && !io::stderr().is_terminal() {
         // What is said here is kept by the system's log, where a code that lets somebody in has no business.
         "no device is paired yet: `headroom token pair` prints a link that lets one in\n".to_owned()
     } else {
@@ -218,7 +218,7 @@ impl Greeting {
         } else {
             "this headroom was built without the page: `cargo xtask run` in its sources builds both\n"
         };
-        let files = if self.n_files < FILES_MAX as u64 {
+        let files = if self.n_files < u64::from(FILES_MAX) {
             format!("the system allows {} open files, fewer than the most viewers need\n", self.n_files)
         } else {
             String::new()

@@ -127,9 +127,6 @@ impl Refusal {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match self.status {
-            StatusCode::METHOD_NOT_ALLOWED => {
-                headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-            }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }

@@ -23,11 +23,12 @@ use headroom_shared::protocol::{
     After, CLIENT_MESSAGE_BYTES_MAX, ClientMessage, Hello, PROTOCOL_VERSION, RefusalCode, ServerMessage,
     client::read_client_message,
 };
-use tokio::time::timeout;
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::{
     Peer, State,
     access::{AccessError, Grant},
+    api::check_query,
     archive::asked,
     error::Refusal,
     hub::{Subscription, encoded},
@@ -70,8 +71,10 @@ impl End {
 
 /// Opens a socket for a page of ours.
 pub async fn open(Extract(state): Extract<Arc<State>>, Peer(from): Peer, request: Request) -> Response {
-    if let Err(error) = state.hosts.judge_origin(request.headers()) {
-        return Refusal::from(error).into_response();
+    let judged = check_query(request.uri().query())
+        .and_then(|()| state.hosts.judge_origin(request.headers()).map_err(Refusal::from));
+    if let Err(refusal) = judged {
+        return refusal.into_response();
     }
     let (mut parts, _) = request.into_parts();
     let Ok(upgrade) = WebSocketUpgrade::from_request_parts(&mut parts, &state).await else {
@@ -87,15 +90,21 @@ pub async fn open(Extract(state): Extract<Arc<State>>, Peer(from): Peer, request
         .read_buffer_size(READ_BYTES)
         // Each message leaves at once.
         .write_buffer_size(0)
-        .on_upgrade(move |mut socket| async move {
-            let greeted = greet(&mut socket, &state, from).await;
-            drop(greeting);
-            let end = match greeted {
-                Ok(greeted) => stay(&mut socket, &state, greeted).await,
-                Err(end) => end,
-            };
-            close(&mut socket, end).await;
-        })
+        .on_upgrade(async move |mut socket| attend(&mut socket, &state, from, greeting).await)
+}
+
+/// A socket from its first message to its last.
+async fn attend<S, E>(socket: &mut S, state: &State, from: IpAddr, greeting: OwnedSemaphorePermit)
+where
+    S: Stream<Item = Result<Message, E>> + Sink<Message> + Unpin,
+{
+    let greeted = greet(socket, state, from).await;
+    drop(greeting);
+    let end = match greeted {
+        Ok(greeted) => stay(socket, state, greeted).await,
+        Err(end) => end,
+    };
+    close(socket, end).await;
 }
 
 /// Who was let in, and what it has.

@@ -9,7 +9,11 @@ use axum::{
 use headroom_shared::protocol::alert::{ALERTS_MAX, Alert, Settings};
 
 use super::json;
-use crate::server::{State, archive::asked, error::Refusal};
+use crate::server::{
+    State,
+    archive::{Archive, asked},
+    error::Refusal,
+};
 
 /// Characters of a currency.
 const CURRENCY_CHARS_MAX: usize = 8;
@@ -22,7 +26,7 @@ const MINUTES_MAX: u64 = 7 * 24 * 60;
 
 /// `GET /api/settings`.
 pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Json<Settings>, Refusal> {
-    Ok(Json(asked(&state.archive, |archive| archive.settings()).await?))
+    Ok(Json(asked(&state.archive, Archive::settings).await?))
 }
 
 /// `PUT /api/settings`: all of them, in the place of those before.

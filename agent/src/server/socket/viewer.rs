@@ -121,7 +121,7 @@ where
                 self.pong_until = self.pong_until.or(Some(Instant::now() + PONG_TIME_MAX));
                 self.send(Message::Ping(Bytes::new())).await
             }
-            said = self.socket.next() => self.hear(said),
+            said = self.socket.next() => self.hear(said.as_ref()),
             told = self.subscription.events.recv(), if self.missed.is_none() => self.event(told).await,
             told = next_missed(&mut self.missed) => self.catch_up(told).await,
             Ok(()) = self.subscription.gpus.changed() => {
@@ -153,7 +153,7 @@ where
     }
 
     /// A client has nothing to say but that it is still there.
-    fn hear(&mut self, said: Option<Result<Message, E>>) -> Result<(), End> {
+    fn hear(&mut self, said: Option<&Result<Message, E>>) -> Result<(), End> {
         match said {
             None | Some(Err(_) | Ok(Message::Close(_))) => return Err(End::Left),
             Some(Ok(_)) => self.pong_until = None,
