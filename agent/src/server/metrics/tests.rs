@@ -1,5 +1,7 @@
-//! The text is read by a parser that forgives nothing, and compared whole; the page of names is held against the table.
+//! The text is read by a parser that forgives nothing, and compared whole; the page of names and the dashboard are held
+//! against the table.
 
+mod dashboard;
 mod parser;
 mod rig;
 
