@@ -11,6 +11,13 @@ mod run;
 mod tests;
 mod text;
 
+use std::sync::Arc;
+
+use axum::{
+    extract::State as Extract,
+    http::header,
+    response::{IntoResponse, Response},
+};
 use headroom_shared::protocol::{
     Slow, Telemetry,
     alert::Settings,
@@ -19,10 +26,12 @@ use headroom_shared::protocol::{
     state::State,
 };
 
+use super::{archive::asked, hub::Latest, socket::RUNS_IN_HELLO};
+use crate::clock::now_ms;
 use text::{Samples, Value};
 
 /// What the text is said to be.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Telemetry older than this is not of now: a rig that stopped reading has gaps, and no line that stands still. A slow
 /// reading comes once a second, and a driver may hesitate for a few.
@@ -33,7 +42,7 @@ const GPU_LABELS: &[&str] = &["gpu", "uuid", "name"];
 
 /// What the agent knows at one moment, as the protocol has it.
 #[derive(Clone, Copy, Debug)]
-pub struct Snapshot<'a> {
+struct Snapshot<'a> {
     /// The agent's version.
     pub version: &'a str,
     /// The agent's clock: what is much older is left out.
@@ -88,9 +97,28 @@ fn families() -> impl Iterator<Item = &'static Family> {
     [agent::FAMILIES, gpu::FAMILIES, run::FAMILIES].into_iter().flatten()
 }
 
+/// `GET /metrics`.
+pub async fn answer(Extract(state): Extract<Arc<super::State>>) -> Response {
+    // Where history cannot be read there are no runs and no price to tell of, and a metric says that it is paused.
+    let asked = asked(&state.archive, |archive| Ok((archive.runs(RUNS_IN_HELLO)?, archive.settings()?)));
+    let (runs, settings) = asked.await.map_or((vec![], None), |(runs, settings)| (runs, Some(settings)));
+    let Latest { telemetry, slow } = state.hub.latest();
+    let text = render(&Snapshot {
+        version: env!("CARGO_PKG_VERSION"),
+        now_ms: now_ms(),
+        gpus: &state.hub.inventory(),
+        telemetry: telemetry.as_deref(),
+        slow: slow.as_deref(),
+        state: &state.hub.state(),
+        runs: &runs,
+        n_viewers: state.hub.n_viewers(),
+        settings: settings.as_ref(),
+    });
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+}
+
 /// The text: every family that has a sample, each once with its help and its kind.
-#[must_use]
-pub fn render(snapshot: &Snapshot<'_>) -> String {
+fn render(snapshot: &Snapshot<'_>) -> String {
     let mut text = String::new();
     for family in families() {
         let mut samples = Samples::of(family);

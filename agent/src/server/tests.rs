@@ -1,6 +1,6 @@
 //! The server on a real port, with a page of its own making, and a client that sends the bytes it is told to.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Bytes;
 use tokio::{
@@ -11,7 +11,16 @@ use tokio::{
     time::timeout,
 };
 
-use super::{HEAD_BYTES_MAX, State, app, assets::Assets, host::Hosts, serve};
+use super::{
+    State,
+    access::Access,
+    assets::Assets,
+    connection::HEAD_BYTES_MAX,
+    host::{Given, Hosts},
+    hub::Hub,
+    serve,
+};
+use crate::store::Store;
 
 /// Far above what any answer takes; a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,6 +29,7 @@ const INDEX: &str = "<!doctype html><title>page</title>";
 const WASM: &str = "app-0123456789abcdef_bg.wasm";
 
 struct Server {
+    _folder: tempfile::TempDir,
     address: SocketAddr,
     end: oneshot::Sender<()>,
     served: JoinHandle<()>,
@@ -30,11 +40,16 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (end, ended) = oneshot::channel();
-        let app = app(State { assets, hosts: Hosts::of(address) });
-        let served = tokio::spawn(serve(listener, app, async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let access = Access::open(folder.path()).expect("nothing is kept yet");
+        let store = Store::open(folder.path(), |_| {}).expect("a store");
+        let names = ("rig".to_owned(), "session".to_owned());
+        let hosts = Hosts::of(address, Given::default());
+        let state = Arc::new(State::new(assets, hosts, access, Hub::default(), Arc::new(store), names));
+        let served = tokio::spawn(serve(listener, state, None, async {
             let _ = ended.await;
         }));
-        Self { address, end, served }
+        Self { _folder: folder, address, end, served }
     }
 
     async fn start() -> Self {
@@ -138,7 +153,7 @@ async fn every_answer_has_the_strict_headers() {
             (
                 "content-security-policy",
                 "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
-                 img-src 'self' data:; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
+                 img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
             ),
             ("x-content-type-options", "nosniff"),
             ("referrer-policy", "no-referrer"),
