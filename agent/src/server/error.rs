@@ -187,7 +187,8 @@ impl From<AccessError> for Refusal {
 impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Self {
         let (status, code) = match error {
-            store::Error::NoRun(_) | store::Error::Ambiguous(..) => (StatusCode::NOT_FOUND, "no_run"),
+            store::Error::NoRun(_) => (StatusCode::NOT_FOUND, "no_run"),
+            store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
             store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
             store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),
         };
