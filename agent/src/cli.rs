@@ -16,6 +16,7 @@ mod sample;
 mod serve;
 mod style;
 mod train;
+mod watch;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -32,6 +33,8 @@ pub enum Exit {
     Failure,
     /// 2: the command line or the config cannot be used.
     Usage,
+    /// As a watched program ended.
+    Of(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -40,6 +43,7 @@ impl From<Exit> for ExitCode {
             Exit::Success => Self::SUCCESS,
             Exit::Failure => Self::from(1),
             Exit::Usage => Self::from(2),
+            Exit::Of(status) => Self::from(status),
         }
     }
 }
@@ -68,6 +72,9 @@ pub enum Error {
     /// `train`.
     #[error(transparent)]
     Train(#[from] train::Error),
+    /// `watch`.
+    #[error(transparent)]
+    Watch(#[from] watch::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -85,6 +92,7 @@ impl Error {
                     Exit::Failure
                 }
             }
+            Self::Watch(error) => error.exit(),
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
             Self::Data(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
@@ -100,6 +108,7 @@ impl Error {
             Self::Export(error) => error.hint(),
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
+            Self::Watch(error) => error.hint(),
             Self::Print(_) => None,
         }
     }
@@ -133,6 +142,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("export") => export::run(args),
         Some("gpus") => gpus::run(args),
         Some("train") => train::run(args),
+        Some("watch") => watch::run(args),
         Some("sample") => sample::run(args),
         Some("bench") => bench::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
@@ -151,6 +161,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("export") => print_and_succeed(&export::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         Some("train") => print_and_succeed(&train::help()),
+        Some("watch") => print_and_succeed(&watch::help()),
         Some("sample") => print_and_succeed(&sample::help()),
         Some("bench") => print_and_succeed(&bench::help()),
         _ => Err(unknown_command(&topic)),
@@ -177,6 +188,7 @@ Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
   train     Train a GPT on this machine's CPU, as nanoGPT would
+  watch     Run a training of yours, and keep what it prints for the page
   sample    Let a model write
   export    Write a checkpoint as files that other programs load
   gpus      List the cards that are known

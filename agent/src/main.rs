@@ -9,6 +9,7 @@ mod clock;
 mod data;
 #[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod folders;
+mod platform;
 #[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod random;
 mod server;
