@@ -16,20 +16,20 @@ use std::{
 
 use rustix::{
     io::{FdFlags, fcntl_setfd},
-    process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit},
+    process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process, setrlimit, waitid},
     pty::{OpenptFlags, grantpt, openpt, unlockpt},
     termios::{LocalModes, OptionalActions, OutputModes, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize},
 };
 use signal_hook::{
-    consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
+    consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH},
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
     low_level::{emulate_default_handler, siginfo::Cause},
 };
 
 use super::{Ending, Screen};
 
-/// What ends a program unless it says otherwise, and is handed on.
-const HANDED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+/// What ends or stops a program unless it says otherwise, and is handed on.
+const HANDED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP];
 
 /// Waits for a child, and hands on what is sent to us in its place.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Attendant {
     pub fn new() -> io::Result<Self> {
         let ignored = ignored_signals();
         let mut signals = vec![SIGCHLD, SIGCONT, SIGWINCH];
-        signals.extend(HANDED_ON.into_iter().chain([SIGTSTP]).filter(|signal| ignored >> (signal - 1) & 1 == 0));
+        signals.extend(HANDED_ON.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0));
         Ok(Self { signals: SignalsInfo::new(signals)?, screens: vec![], asked_to_end: false })
     }
 
@@ -82,25 +82,18 @@ impl Attendant {
                     let _ = Signal::from_named_raw(signal).map(|signal| kill_process(pid, signal));
                 };
                 match origin.signal {
-                    SIGCHLD => {}
+                    SIGCHLD => stop_with(pid),
                     SIGWINCH => {
                         resize(&self.screens);
                         // It may have asked for the size before it was new.
                         hand_on(SIGWINCH);
-                    }
-                    SIGTSTP => {
-                        if !by_terminal {
-                            hand_on(SIGTSTP);
-                        }
-                        // Stops here, as without a handler, and goes on when it is told to.
-                        let _ = emulate_default_handler(SIGTSTP);
                     }
                     SIGCONT => {
                         resize(&self.screens);
                         hand_on(SIGCONT);
                     }
                     signal => {
-                        self.asked_to_end |= !matches!(signal, SIGUSR1 | SIGUSR2);
+                        self.asked_to_end |= !matches!(signal, SIGUSR1 | SIGUSR2 | SIGTSTP);
                         if !by_terminal {
                             hand_on(signal);
                         }
@@ -114,6 +107,17 @@ impl Attendant {
     pub fn told_to_end(&mut self) -> Option<i32> {
         let mut signals = self.signals.pending().map(|origin| origin.signal);
         signals.find(|signal| matches!(*signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM))
+    }
+}
+
+/// Stops where the child was stopped by Ctrl-Z or what does the same, until somebody tells us to go on: who started us
+/// then sees what it would have seen of the child. A child that is not stopped by it, since it has a handler or nobody is
+/// there to continue it, stops nothing.
+fn stop_with(pid: Pid) {
+    let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+    let signal = stopped.ok().flatten().and_then(|status| status.stopping_signal());
+    if signal == Some(SIGTSTP) {
+        let _ = emulate_default_handler(SIGSTOP);
     }
 }
 
