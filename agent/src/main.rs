@@ -10,6 +10,7 @@ mod clock;
 mod data;
 mod folders;
 mod limits;
+mod platform;
 mod random;
 mod rig;
 mod server;
