@@ -3,17 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu};
-use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
 use super::planned::Card;
-use crate::telemetry::Observed;
+use crate::{ancestry::Ancestry, telemetry::Observed};
 
 /// Samples further apart than this have no power between them: the machine slept, or the driver was gone.
 const GAP_MAX_MS: u64 = 5_000;
 /// A peak that is higher by less than this is not told: history keeps every one.
 const PEAK_STEP_BYTES: u64 = 16 << 20;
-/// Parents that are followed up; a tree of processes has five.
-const MAX_ANCESTORS: usize = 64;
 
 /// What was observed so far.
 #[derive(Debug, Default)]
@@ -122,13 +119,6 @@ impl Cards {
 
 /// Of these processes, the ones that a process started, or that those started, and so on.
 pub fn descendants(of: u32, pids: &BTreeSet<u32>) -> BTreeSet<u32> {
-    // A system that lists no processes has none that could be told apart.
-    let Ok(mut system) = System::new() else { return BTreeSet::new() };
-    system.refresh_processes_specifics(ProcessesToUpdate::All, true, ProcessRefreshKind::nothing());
-    let parent = |pid: u32| Some(system.process(sysinfo::Pid::from_u32(pid))?.parent()?.as_u32());
-    let is_ours = |pid: &u32| {
-        let mut ancestors = std::iter::successors(Some(*pid), |pid| parent(*pid)).take(MAX_ANCESTORS);
-        ancestors.any(|ancestor| ancestor == of)
-    };
-    pids.iter().filter(|pid| is_ours(pid)).copied().collect()
+    let mut ancestry = Ancestry::default();
+    pids.iter().filter(|pid| ancestry.of(**pid).contains(&of)).copied().collect()
 }
