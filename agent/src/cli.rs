@@ -12,6 +12,7 @@ mod fixes;
 mod gpus;
 mod plan;
 mod print;
+mod runs;
 mod sample;
 mod serve;
 mod style;
@@ -68,6 +69,9 @@ pub enum Error {
     /// `train`.
     #[error(transparent)]
     Train(#[from] train::Error),
+    /// `runs`.
+    #[error(transparent)]
+    Runs(#[from] runs::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -87,7 +91,7 @@ impl Error {
             }
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
+            Self::Data(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) | Self::Runs(_) => Exit::Failure,
         }
     }
 
@@ -100,6 +104,7 @@ impl Error {
             Self::Export(error) => error.hint(),
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
+            Self::Runs(error) => error.hint(),
             Self::Print(_) => None,
         }
     }
@@ -135,6 +140,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("train") => train::run(args),
         Some("sample") => sample::run(args),
         Some("bench") => bench::run(args),
+        Some("runs") => runs::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),
@@ -153,6 +159,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("train") => print_and_succeed(&train::help()),
         Some("sample") => print_and_succeed(&sample::help()),
         Some("bench") => print_and_succeed(&bench::help()),
+        Some("runs") => print_and_succeed(&runs::help()),
         _ => Err(unknown_command(&topic)),
     }
 }
@@ -183,6 +190,7 @@ Commands:
   data      Make training data of a text, as nanoGPT reads it
   bench     Measure how fast this machine trains and writes
   serve     Serve the page on this machine
+  runs      List, show, export and delete what is kept of runs; copy history
 
   help COMMAND, or COMMAND --help   Say more of a command
   --version                         Print the version

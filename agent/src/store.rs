@@ -6,9 +6,10 @@
 
 mod archive;
 mod backup;
+pub mod calendar;
 mod events;
 mod file;
-mod keep;
+pub mod keep;
 mod queue;
 mod range;
 mod resolution;
@@ -34,9 +35,10 @@ use headroom_shared::protocol::{
 
 use crate::clock::now_ms;
 pub use archive::{Archive, Card};
+pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
-pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
+pub use keep::Keep;
 use queue::Queue;
 use thread::Thread;
 use writer::{Role, Writer};

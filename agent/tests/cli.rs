@@ -69,6 +69,7 @@ fn help() {
     assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
     assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_bench", text(&run(&["bench", "--help"]).stdout));
+    assert_snapshot!("help_runs", text(&run(&["runs", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -86,6 +87,7 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["help", "train"], &["train", "--help"]),
         (&["help", "gpus"], &["gpus", "--help"]),
         (&["help", "bench"], &["bench", "--help"]),
+        (&["help", "runs"], &["runs", "export", "--help"]),
         (&["help", "data"], &["data", "--help"]),
         (&["data", "-h"], &["data", "prepare", "--help"]),
     ] {
@@ -102,7 +104,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["watch", "runs", "token", "doctor"] {
+    for command in ["watch", "token", "doctor"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),
