@@ -63,13 +63,13 @@ fn bench_of_a_second_of_eight_cards() {
     }
     times.sort_by(f64::total_cmp);
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
     println!(
         "a second of {N_CARDS} cards at 10 Hz: {:.2} ms in the median, {mean:.2} mean, {:.2} p99, {:.2} most; \
          {:.2} % of a core",
-        at(0.5),
-        at(0.99),
-        at(1.0),
+        at(50),
+        at(99),
+        at(100),
         mean / 10.0
     );
     let bytes = std::fs::metadata(rig.path()).expect("the file").len();
