@@ -69,7 +69,6 @@ fn help() {
     assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
     assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_bench", text(&run(&["bench", "--help"]).stdout));
-    assert_snapshot!("help_runs", text(&run(&["runs", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -87,7 +86,6 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["help", "train"], &["train", "--help"]),
         (&["help", "gpus"], &["gpus", "--help"]),
         (&["help", "bench"], &["bench", "--help"]),
-        (&["help", "runs"], &["runs", "export", "--help"]),
         (&["help", "data"], &["data", "--help"]),
         (&["data", "-h"], &["data", "prepare", "--help"]),
     ] {

@@ -145,6 +145,16 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
+fn help() {
+    let rig = Rig::new();
+    let help = rig.exits(&["--help"], 0).stdout;
+    assert_snapshot!("runs_help", text(&help));
+    for same in [&["-h"][..], &["export", "--help"], &["delete", "3f2a", "-h"]] {
+        assert_eq!(rig.exits(same, 0).stdout, help, "{same:?}");
+    }
+}
+
+#[test]
 fn a_list_of_runs() {
     let rig = Rig::new();
     // How long the one took that goes on is the clock's to know.
