@@ -14,6 +14,7 @@ mod gpus;
 mod pairing;
 mod plan;
 mod print;
+mod runs;
 mod sample;
 mod serve;
 mod style;
@@ -84,6 +85,9 @@ pub enum Error {
     /// `watch`.
     #[error(transparent)]
     Watch(#[from] watch::Error),
+    /// `runs`.
+    #[error(transparent)]
+    Runs(#[from] runs::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -104,9 +108,13 @@ impl Error {
             Self::Watch(error) => error.exit(),
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Token(_) | Self::Export(_) | Self::Sample(_) => {
-                Exit::Failure
-            }
+            Self::Data(_)
+            | Self::Doctor(_)
+            | Self::Serve(_)
+            | Self::Token(_)
+            | Self::Export(_)
+            | Self::Sample(_)
+            | Self::Runs(_) => Exit::Failure,
         }
     }
 
@@ -121,6 +129,7 @@ impl Error {
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
             Self::Watch(error) => error.hint(),
+            Self::Runs(error) => error.hint(),
             Self::Doctor(_) | Self::Print(_) => None,
         }
     }
@@ -159,6 +168,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("sample") => sample::run(args),
         Some("bench") => bench::run(args),
         Some("doctor") => doctor::run(args),
+        Some("runs") => runs::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),
@@ -180,6 +190,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("sample") => print_and_succeed(&sample::help()),
         Some("bench") => print_and_succeed(&bench::help()),
         Some("doctor") => print_and_succeed(&doctor::help()),
+        Some("runs") => print_and_succeed(&runs::help()),
         _ => Err(unknown_command(&topic)),
     }
 }
@@ -203,14 +214,15 @@ Usage: headroom COMMAND [ARGUMENTS]
 Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
+  gpus      List the cards that are known
   train     Train a GPT on this machine's CPU, as nanoGPT would
-  watch     Run a training of yours, and keep what it prints for the page
   sample    Let a model write
   export    Write a checkpoint as files that other programs load
-  gpus      List the cards that are known
   data      Make training data of a text, as nanoGPT reads it
   bench     Measure how fast this machine trains and writes
   serve     Watch this machine's cards, and serve the page on it
+  watch     Run a training of yours, and keep what it prints for the page
+  runs      List, show, export and delete what is kept of runs; copy history
   token     Say who may watch this machine
   doctor    Say what of this machine can be read, and why the rest cannot
 

@@ -6,9 +6,10 @@
 
 mod archive;
 mod backup;
+pub mod calendar;
 mod events;
 mod file;
-mod keep;
+pub mod keep;
 mod queue;
 mod range;
 mod resolution;
@@ -34,9 +35,10 @@ use headroom_shared::protocol::{
 
 use crate::clock::now_ms;
 pub use archive::{Archive, Card};
+pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
-pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
+pub use keep::Keep;
 use queue::Queue;
 use thread::Thread;
 use writer::{Role, Writer};
@@ -173,7 +175,11 @@ impl Store {
         let place_of = |uuid: &str| inventory.iter().find(|gpu| gpu.uuid == uuid).map(|gpu| gpu.index);
         // Taken first: what is written in between is in both, and counts once.
         let recent = self.queue.recent_after(time_ms);
-        let mut moments = self.archive.telemetry_after(place_of, time_ms, n_max)?;
+        let mut moments = match self.archive.telemetry_after(place_of, time_ms, n_max) {
+            // While the file cannot be used, the last minute is there all the same.
+            Err(_) if !recent.is_empty() => vec![],
+            moments => moments?,
+        };
         let last_ms = moments.last().map_or(time_ms, |moment| moment.time_ms);
         let room = n_max.saturating_sub(moments.len());
         let unwritten = recent.iter().filter(|moment| moment.time_ms > last_ms).take(room);

@@ -106,8 +106,8 @@ fn the_version_is_the_packages() {
 }
 
 #[test]
-fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["runs", "trian"] {
+fn a_command_that_there_is_none_of_is_told() {
+    for command in ["trian", "Plan"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),

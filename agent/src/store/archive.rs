@@ -151,6 +151,14 @@ impl Archive {
         self.ask(empty, |connection| range::history(connection, gpu, from_ms, to_ms, n_points))
     }
 
+    /// A card over a range as it is kept: each part in rows of its own width.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn kept(&self, gpu: &str, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
+        self.ask(vec![], |connection| range::kept(connection, gpu, from_ms, to_ms))
+    }
+
     /// What the owner set.
     ///
     /// # Errors

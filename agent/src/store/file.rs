@@ -166,7 +166,6 @@ impl HistoryFile {
         let connection = connect(&self.path())?;
         match schema::version(&connection)? {
             0 => Err(Trouble::Damaged("it is no history".to_owned())),
-            found if found > schema::STEPS.len() => Err(Trouble::Newer { found, known: schema::STEPS.len() }),
             found if found < schema::STEPS.len() => {
                 // No agent has brought it forward yet.
                 drop(connection);
@@ -238,17 +237,21 @@ impl HistoryFile {
     }
 }
 
-/// A connection with what every one of ours has.
+/// A connection with what every one of ours has, to a file of no later version.
 fn connect(path: &Path) -> Result<Connection, Trouble> {
     // Without CREATE: a file that is gone meanwhile is not begun by chance. SQLite reads where it may not write.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Before anything is asked for that changes the file.
+    let (found, known) = (schema::version(&connection)?, schema::STEPS.len());
+    if found > known {
+        return Err(Trouble::Newer { found, known });
+    }
     // Asked for, not insisted on: where the file may only be read, its mode stays as it is.
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
-    match mode.map_err(Trouble::from) {
-        Err(trouble @ (Trouble::Damaged(_) | Trouble::Busy)) => return Err(trouble),
-        _ => {}
+    if let Err(trouble @ (Trouble::Damaged(_) | Trouble::Busy)) = mode.map_err(Trouble::from) {
+        return Err(trouble);
     }
     // A loss of power may take the last seconds, and never more.
     connection.pragma_update(None, "synchronous", "NORMAL")?;

@@ -93,9 +93,31 @@ pub fn history(
             }
         }
     }
-    let series = (0..Metric::ALL.len()).map(|metric| series(&points, metric)).collect();
+    Ok(of_points(gpu, (from_ms, to_ms), step_ms, &points))
+}
+
+/// The card over the range as it is kept, oldest first: each part in rows of its own width, with nothing made of them.
+///
+/// # Errors
+/// What SQLite says.
+pub fn kept(connection: &mut Connection, gpu: &str, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<History>> {
+    let transaction = connection.transaction()?;
+    let Some(row) = gpu_row(&transaction, gpu)? else { return Ok(vec![]) };
+    let mut kept = Vec::new();
+    for part in parts(&transaction, row, from_ms, to_ms)? {
+        let step_ms = part.resolution.step_ms();
+        // Samples at full rate are rows of their own, however close they came.
+        let width_ms = if part.resolution == Resolution::Full { 1 } else { step_ms };
+        let points = read(&transaction, row, &part, width_ms)?;
+        kept.push(of_points(gpu, (part.from_ms, part.to_ms), step_ms, &points));
+    }
+    Ok(kept)
+}
+
+fn of_points(gpu: &str, (from_ms, to_ms): (u64, u64), step_ms: u64, points: &[Point]) -> History {
+    let series = (0..Metric::ALL.len()).map(|metric| series(points, metric)).collect();
     let times_ms = points.iter().map(|point| point.time_ms).collect();
-    Ok(History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms, times_ms, series })
+    History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms, times_ms, series }
 }
 
 /// Which table has which part of the range, oldest first. A table is asked up to where a finer one begins: what was

@@ -173,10 +173,12 @@ impl Writer {
     /// The open file: it is opened where it is not, and again where its name stands for another one now.
     fn opened(&mut self, queue: &Queue, now_ms: u64) -> Result<Open, Trouble> {
         let is_suspect = queue.take_suspicion();
-        if let Some(open) = self.open.take() {
-            if !is_suspect && self.file.identity() == Some(open.identity) {
-                return Ok(open);
-            }
+        let is_named = |open: &Open| self.file.identity() == Some(open.identity);
+        if let Some(open) = self.open.take()
+            && !is_suspect
+            && is_named(&open)
+        {
+            return Ok(open);
         }
         let trust = if is_suspect { Trust::Suspect } else { self.health.trust() };
         let opened = self.file.open(trust, now_ms)?;

@@ -2,9 +2,8 @@
 
 use std::{fs, io, path::Path};
 
-use rusqlite::Connection;
-
 use super::NAME;
+use crate::store::calendar;
 
 /// Files that are set aside within one second at most.
 const SAME_SECOND_MAX: u32 = 100;
@@ -20,7 +19,7 @@ pub fn set_aside(folder: &Path, now_ms: u64) -> io::Result<Option<String>> {
     if there.is_empty() {
         return Ok(None);
     }
-    let time = time(now_ms).unwrap_or_else(|_| now_ms.to_string());
+    let time = calendar::stamp(now_ms).unwrap_or_else(|| now_ms.to_string());
     let free = (0..SAME_SECOND_MAX).map(|n| name(&time, n)).find(|name| is_free(folder, name));
     let name = free.ok_or(io::ErrorKind::AlreadyExists)?;
     // The file last: where a rename fails, what is left has its name still and is tried again.
@@ -37,13 +36,6 @@ fn name(time: &str, n: u32) -> String {
 
 fn is_free(folder: &Path, name: &str) -> bool {
     ENDS.iter().all(|end| !folder.join(format!("{name}{end}")).exists())
-}
-
-/// As `20261122T025500Z`, by SQLite's calendar.
-fn time(now_ms: u64) -> Result<String, rusqlite::Error> {
-    let seconds = i64::try_from(now_ms / 1000).unwrap_or(0);
-    Connection::open_in_memory()?
-        .query_row("SELECT strftime('%Y%m%dT%H%M%SZ', ?1, 'unixepoch')", [seconds], |row| row.get(0))
 }
 
 #[cfg(test)]

@@ -156,7 +156,7 @@ fn ranges_agree_with_the_samples() {
     assert_eq!(rig.memory_history(end_ms, u64::MAX, 100).times_ms, [0; 0]);
     assert_eq!(rig.memory_history(end_ms - 5, end_ms - 5, 100).times_ms, [0; 0]);
     assert_eq!(rig.memory_history(end_ms - 5, begin_ms, 100).times_ms, [0; 0]);
-    assert!(!rig.memory_history(0, u64::MAX, u64::MAX.min(POINTS_MAX)).times_ms.is_empty());
+    assert!(!rig.memory_history(0, u64::MAX, POINTS_MAX).times_ms.is_empty());
     assert!(rig.archive.history("GPU-none", 0, u64::MAX, 10).expect("a range").times_ms.is_empty());
 }
 

@@ -144,9 +144,9 @@ fn a_backup_is_whole_while_others_write() {
         assert_eq!(said, "ok");
     }
     let again = Archive::new(folder.path()).backup(&copies[0]).expect_err("it is there already");
-    assert!(matches!(again, backup::BackupError::Exists(_)));
+    assert!(matches!(again, BackupError::Exists(_)));
     let empty = tempfile::tempdir().expect("a folder");
     let nothing = Archive::new(empty.path()).backup(&empty.path().join("copy")).expect_err("there is nothing");
-    assert!(matches!(nothing, backup::BackupError::Nothing));
+    assert!(matches!(nothing, BackupError::Nothing));
     assert_eq!(std::fs::read_dir(empty.path()).expect("the folder").count(), 0, "nothing is left over");
 }

@@ -1,0 +1,204 @@
+//! Runs as people read them: a line each, or one on a page.
+
+use headroom_shared::{
+    protocol::{
+        alert::Settings,
+        run::{Run, RunStatus},
+    },
+    units::human_size,
+};
+
+use crate::{
+    cli::style::{Ink, Style},
+    store::calendar,
+};
+
+/// Digits of a number that are shown; the whole is on a run's own page.
+const ID_DIGITS: usize = 8;
+/// A name's place where there is no terminal to fit, and at least.
+const NAME_COLUMNS: std::ops::RangeInclusive<usize> = 12..=40;
+const JOULES_PER_KWH: f64 = 3_600_000.0;
+
+/// What is not known.
+const NONE: &str = "-";
+
+/// A line a run, under a heading.
+pub fn table(runs: &[Run], now_ms: u64, style: &Style) -> String {
+    let cells: Vec<[String; 9]> = runs.iter().map(|run| line(run, now_ms)).collect();
+    let heading = ["id", "name", "status", "begun", "took", "iter", "loss", "memory", "energy"].map(str::to_owned);
+    let mut widths = [0; 9];
+    for row in cells.iter().chain([&heading]) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let others: usize = widths.iter().sum::<usize>() - widths[1] + 2 * (widths.len() - 1);
+    let room = style.columns.map_or(*NAME_COLUMNS.end(), |columns| columns.saturating_sub(others));
+    widths[1] = widths[1].min(room.clamp(*NAME_COLUMNS.start(), *NAME_COLUMNS.end()));
+    let drawn = |row: &[String; 9]| {
+        let mut line = String::new();
+        for (idx, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let cell = style.shortened(cell, width);
+            // Words begin, and figures end, at one column.
+            let padded = if idx < 4 { format!("{cell:width$}") } else { format!("{cell:>width$}") };
+            line.push_str(&padded);
+            line.push_str("  ");
+        }
+        line.trim_end().to_owned()
+    };
+    let mut text = style.paint(Ink::Heading, &drawn(&heading)) + "\n";
+    for row in &cells {
+        text.push_str(&drawn(row));
+        text.push('\n');
+    }
+    text
+}
+
+fn line(run: &Run, now_ms: u64) -> [String; 9] {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
+    [
+        run.id.chars().take(ID_DIGITS).collect(),
+        printable(&run.name),
+        status(run),
+        or_none(calendar::local(run.started_ms)).chars().take("2026-11-22 02:55".len()).collect(),
+        took(run, now_ms),
+        iter(run),
+        or_none(run.last.and_then(|last| last.loss).map(|loss| format!("{loss:.4}"))),
+        or_none(run.gpu_memory_peak_bytes.map(human_size)),
+        or_none(run.energy_joules.map(kwh)),
+    ]
+}
+
+/// Everything that is known of a run, a fact a line.
+pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> String {
+    let mut facts: Vec<(&str, String)> = vec![
+        ("id", run.id.clone()),
+        ("status", status(run)),
+        ("begun", calendar::local(run.started_ms).unwrap_or_else(|| NONE.to_owned())),
+        ("took", took(run, now_ms)),
+    ];
+    let mut fact = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    fact("command", (!run.command.is_empty()).then(|| printable(&run.command.join(" "))));
+    fact("cards", (!run.gpus.is_empty()).then(|| printable(&run.gpus.join(", "))));
+    fact("parameters", run.parameters_millions.map(|millions| format!("{millions:.2} M")));
+    fact("iteration", run.last.map(|_| iter(run)));
+    if let Some(last) = run.last {
+        fact("loss", last.loss.map(|loss| format!("{loss:.4}")));
+        fact("time", Some(format!("{:.2} ms an iteration", last.time_ms)));
+        fact("speed", last.tokens_per_second.map(|speed| format!("{speed:.0} tokens/s")));
+        fact("MFU", last.mfu_percent.map(|mfu| format!("{mfu:.2} %")));
+    }
+    if let Some(evaluation) = run.last_evaluation {
+        let loss = |loss: Option<f64>| loss.map_or_else(|| NONE.to_owned(), |loss| format!("{loss:.4}"));
+        let (train, val) = (loss(evaluation.train_loss), loss(evaluation.val_loss));
+        fact("evaluation", Some(format!("train {train}, val {val}, before iteration {}", evaluation.iter)));
+    }
+    fact("memory", run.gpu_memory_peak_bytes.map(|bytes| format!("{} at most on one card", human_size(bytes))));
+    let verdict = |fits| if fits { "fits" } else { "does not fit" };
+    fact(
+        "planned",
+        run.plan.as_ref().map(|plan| {
+            format!("{} at most on {}: {}", human_size(plan.peak_bytes), printable(&plan.card), verdict(plan.fits))
+        }),
+    );
+    fact("energy", run.energy_joules.map(|joules| format!("{} ({joules:.0} J)", kwh(joules))));
+    let cost = run.energy_joules.zip(settings.price_per_kwh).map(|(joules, price)| joules / JOULES_PER_KWH * price);
+    fact("cost", cost.map(|cost| format!("{cost:.2} {}", printable(&settings.currency)).trim_end().to_owned()));
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = style.paint(Ink::Heading, &printable(&run.name)) + "\n";
+    for (name, value) in facts {
+        text.push_str(&format!("{name:width$}  {value}\n"));
+    }
+    for (heading, block) in [("out of memory", &run.oom), ("config", &run.config)] {
+        if let Some(block) = block {
+            text.push_str(&format!("\n{}\n", style.paint(Ink::Heading, heading)));
+            for line in block.lines() {
+                text.push_str(&printable(line));
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+fn status(run: &Run) -> String {
+    match run.status {
+        RunStatus::Running => "running".to_owned(),
+        RunStatus::Stalled { .. } => "stalled".to_owned(),
+        RunStatus::Exited { code: 0 } => "done".to_owned(),
+        RunStatus::Exited { .. } | RunStatus::Killed { .. } if run.oom.is_some() => "out of memory".to_owned(),
+        RunStatus::Exited { code } => format!("failed ({code})"),
+        RunStatus::Killed { signal } => format!("killed ({signal})"),
+        RunStatus::Lost => "lost".to_owned(),
+    }
+}
+
+fn iter(run: &Run) -> String {
+    match (run.last, run.max_iters) {
+        (None, _) => NONE.to_owned(),
+        (Some(last), None) => last.iter.to_string(),
+        (Some(last), Some(max)) => format!("{}/{max}", last.iter),
+    }
+}
+
+fn took(run: &Run, now_ms: u64) -> String {
+    let seconds = run.ended_ms.unwrap_or(now_ms).saturating_sub(run.started_ms) / 1000;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {:02} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes:02} min"),
+        _ => format!("{days} d {hours:02} h"),
+    }
+}
+
+fn kwh(joules: f64) -> String {
+    let kwh = joules / JOULES_PER_KWH;
+    if kwh < 0.1 { format!("{:.1} Wh", 1000.0 * kwh) } else { format!("{kwh:.2} kWh") }
+}
+
+/// Without what a terminal would obey: names and messages are other programs' texts.
+fn printable(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> Run {
+        let json = r#"{"id":"0123456789abcdef","name":"a","started_ms":0,"ended_ms":null,"pid":null,
+                       "status":{"state":"running"}}"#;
+        serde_json::from_str(json).expect("a run")
+    }
+
+    #[test]
+    fn times_have_two_units() {
+        for (ms, text) in [
+            (0, "0 s"),
+            (59_999, "59 s"),
+            (61_000, "1 min 01 s"),
+            (3_600_000, "1 h 00 min"),
+            (90_000_000, "1 d 01 h"),
+            (u64::MAX, "213503982334 d 14 h"),
+        ] {
+            assert_eq!(took(&Run { ended_ms: Some(ms), ..run() }, 5), text);
+        }
+        assert_eq!(took(&run(), 61_000), "1 min 01 s");
+        assert_eq!(took(&Run { started_ms: 9, ..run() }, 0), "0 s", "by a clock that was put back");
+    }
+
+    #[test]
+    fn energy_is_in_what_one_pays_for() {
+        assert_eq!([0.0, 3600.0, 36e4, 36e5].map(kwh), ["0.0 Wh", "1.0 Wh", "0.10 kWh", "1.00 kWh"]);
+    }
+
+    #[test]
+    fn a_name_is_cut_to_its_place_and_commands_nothing() {
+        let style = Style { colour: false, unicode: true, columns: Some(80) };
+        let name = format!("\x1b[2J{}", "x".repeat(100));
+        let text = table(&[Run { name, ..run() }], 0, &style);
+        assert!(text.lines().all(|line| line.chars().count() <= 84), "{text}");
+        assert!(!text.contains('\x1b') && text.contains('…'), "{text}");
+    }
+}
