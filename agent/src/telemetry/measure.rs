@@ -2,11 +2,21 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
     time::{Duration, Instant},
 };
 
-use headroom_shared::protocol::{ServerMessage, reading::Reading, reading::Why, state::DriverState};
+use headroom_shared::protocol::{
+    ServerMessage,
+    gpu::{Gpu, Sample, SlowSample},
+    reading::{Reading, Why},
+    state::DriverState,
+};
 use nvml_wrapper::{
     Device,
     enum_wrappers::device::{Clock, EccCounter, MemoryError, PcieUtilCounter, TemperatureSensor},
@@ -31,6 +41,8 @@ use crate::clock::now_ms;
 const ROUNDS: usize = 21;
 /// And one that takes as long as PCIe's counters.
 const SLOW_ROUNDS: usize = 5;
+/// Messages after which everything that happens once has happened.
+const FIRST: usize = 3;
 /// How long the first answers are waited for.
 const START_MAX: Duration = Duration::from_secs(30);
 
@@ -52,6 +64,10 @@ pub struct Figures {
     slow_moment_micros: f64,
     /// Of the first card.
     readings: Vec<Cost>,
+    /// What the first card is, and what it was doing at the end.
+    card: Gpu,
+    sample: Sample,
+    slow: SlowSample,
 }
 
 /// What one reading costs.
@@ -88,12 +104,12 @@ pub fn measure(library: Option<PathBuf>, seconds: u64) -> Result<(String, Figure
     drop(attached);
     let (moment_micros, moment_micros_max) = rounds(ROUNDS, || drop(read(&mut reader)));
     let mut slow = SlowReader::new(shared, Host::new(PathBuf::from(".")));
-    let (slow_moment_micros, _) = rounds(SLOW_ROUNDS, || {
-        let moment = Moment { wall_ms: now_ms(), since_start: begin.elapsed() };
-        drop(slow.read(moment));
-    });
-    drop((reader, slow));
+    let mut read_slow = || slow.read(Moment { wall_ms: now_ms(), since_start: begin.elapsed() });
+    let (slow_moment_micros, _) = rounds(SLOW_ROUNDS, || drop(read_slow()));
     let (core_percent, seconds, moments) = at_its_pace(library, Duration::from_secs(seconds))?;
+    // The newest last: whoever compares it with another program's reading asks that one now.
+    let slow = read_slow().gpus.into_iter().next();
+    let (card, sample) = first_card(first, read(&mut reader)).ok_or(CARD_GONE)?;
     let figures = Figures {
         driver_version,
         cards,
@@ -104,8 +120,26 @@ pub fn measure(library: Option<PathBuf>, seconds: u64) -> Result<(String, Figure
         moment_micros_max,
         slow_moment_micros,
         readings,
+        card,
+        sample,
+        slow: slow.ok_or(CARD_GONE)?,
     };
     Ok((name, figures))
+}
+
+const CARD_GONE: &str = "the card stopped answering meanwhile";
+
+fn first_card(first: Vec<Observed>, last: Vec<Observed>) -> Option<(Gpu, Sample)> {
+    let told = first.into_iter().chain(last);
+    let (mut card, mut sample) = (None, None);
+    for observed in told {
+        match observed {
+            Observed::Inventory(gpus) => card = gpus.into_iter().find(|gpu| gpu.present),
+            Observed::Telemetry(telemetry) => sample = telemetry.gpus.into_iter().next(),
+            _ => {}
+        }
+    }
+    card.zip(sample)
 }
 
 fn driver_version(told: &[Observed]) -> Result<String, String> {
@@ -177,27 +211,31 @@ fn rounds(n_rounds: usize, mut round: impl FnMut()) -> (f64, f64) {
 /// Both threads as they run in the agent: percent of a core, over how many seconds, and how many moments.
 fn at_its_pace(library: Option<PathBuf>, length: Duration) -> Result<(f64, f64, usize), String> {
     let (tell, told) = mpsc::channel();
-    let tell_length = move |observed| {
-        let n_bytes = match observed {
+    let counted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&counted);
+    let take = move |observed| {
+        let encoded = match observed {
             Observed::Telemetry(telemetry) => serde_json::to_vec(&ServerMessage::Telemetry(telemetry)),
             Observed::Slow(slow) => serde_json::to_vec(&ServerMessage::Slow(slow)),
             _ => return,
         };
-        let _ = tell.send(n_bytes.map_or(0, |bytes| bytes.len()));
+        // Only the first wake this thread, whose time is none of theirs.
+        if encoded.is_ok() && count.fetch_add(1, Ordering::Relaxed) < FIRST {
+            let _ = tell.send(());
+        }
     };
     let options = Options { library, disk_folder: PathBuf::from(".") };
-    let sampler = start(options, tell_length).map_err(|error| error.to_string())?;
+    let sampler = start(options, take).map_err(|error| error.to_string())?;
     // To load the library and to read what a card is happens once.
-    for _ in 0..3 {
+    for _ in 0..FIRST {
         told.recv_timeout(START_MAX).map_err(|_| "the cards do not answer in time")?;
     }
+    let before = counted.load(Ordering::Relaxed);
     let (cpu, begin) = (process_time().ok_or("the system does not tell this program's time")?, Instant::now());
-    let mut moments = 0;
     while let Some(left) = length.checked_sub(begin.elapsed()) {
-        if told.recv_timeout(left).is_ok() {
-            moments += 1;
-        }
+        thread::sleep(left);
     }
+    let moments = counted.load(Ordering::Relaxed) - before;
     let passed = begin.elapsed().as_secs_f64();
     let cpu = process_time().unwrap_or_default().saturating_sub(cpu).as_secs_f64();
     drop(sampler);
