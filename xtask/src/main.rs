@@ -9,6 +9,7 @@ mod compress;
 mod failure;
 mod files;
 mod fuzz;
+mod gpu;
 mod hosts;
 mod lint;
 mod optimize;
@@ -46,6 +47,9 @@ cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
 cargo xtask ci                          lint, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
+cargo xtask gpu [--load COMMAND]
+    Reads the first NVIDIA card beside nvidia-smi and measures what reading costs, into bench/results/CARD-DATE.jsonl.
+    COMMAND keeps the card busy meanwhile.
 cargo xtask help                        this text
 
 HEADROOM_TOOLS_DIR  keeps fetched programs elsewhere than in .tools
@@ -90,6 +94,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         }
         "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,
+        "gpu" => gpu::run(&shell, args)?,
         "help" | "--help" | "-h" => help(),
         unknown => {
             return Err(Failure::new(format!("unknown command `{unknown}`")).hint("`cargo xtask help` lists them"));
