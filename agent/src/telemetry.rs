@@ -12,6 +12,7 @@ pub mod energy;
 mod facts;
 mod host;
 mod library;
+pub mod measure;
 mod names;
 mod processes;
 mod reader;

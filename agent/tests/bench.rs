@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use headroom_fake_nvml::{Scenario, Stage, code};
 use serde_json::Value;
 
 fn headroom(args: &[&str]) -> Command {
@@ -119,11 +120,49 @@ fn a_machine_without_a_driver_has_a_reason() {
     assert_eq!(reason.contains("this build has no WebGPU"), !cfg!(feature = "webgpu"), "{reason}");
 }
 
+/// The cards of a scenario, read by the real wrapper. Alone on a machine a release build stays under half a percent of a
+/// core; beside other tests it is held to what catches a loop that does not wait.
+#[test]
+fn reading_the_cards_has_figures() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario =
+        Scenario { slow_ms: [("nvmlDeviceGetPcieThroughput".to_owned(), 20)].into(), ..Scenario::of_cards(8) };
+    let stage = Stage::new(folder.path(), &[], &scenario).expect("a stage");
+    let lines = lines(headroom(&["--quick", "--only", "telemetry"]).env("HEADROOM_NVML", stage.library()));
+    assert_eq!(parts(&lines), [("machine", None), ("telemetry", None)]);
+    let line = &lines[1];
+    are_positive(line, &["core_percent", "moment_micros", "moment_micros_max", "slow_moment_micros", "seconds"]);
+    assert_eq!((&line["cards"], &line["device"]), (&8.into(), &"NVIDIA GeForce RTX 4070".into()), "{line}");
+    assert!(line["moments"].as_u64() > Some(20), "{line}");
+    let readings = line["readings"].as_array().expect("readings");
+    assert!(readings.len() > 15 && readings.iter().all(|reading| reading["micros"].is_number()), "{line}");
+    assert_eq!(line["sample"]["memory_used_bytes"], 7_u64 << 30, "{line}");
+    assert_eq!(
+        (&line["card"]["memory_total_bytes"], &line["slow"]["fan_percent"]),
+        (&(12_u64 << 30).into(), &38.into())
+    );
+    assert!(line["core_percent"].as_f64() < Some(5.0), "{line}");
+}
+
+#[test]
+fn a_machine_without_cards_has_a_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (scenario, said) in [
+        (Scenario { init: code::DRIVER_NOT_LOADED, ..Scenario::default() }, "not loaded"),
+        (Scenario::default(), "there is no card"),
+    ] {
+        let stage = Stage::new(folder.path(), &[], &scenario).expect("a stage");
+        let lines = lines(headroom(&["--quick", "--only", "telemetry"]).env("HEADROOM_NVML", stage.library()));
+        assert_eq!((&lines[1]["kind"], &lines[1]["available"]), (&"telemetry".into(), &false.into()));
+        assert!(lines[1]["reason"].as_str().is_some_and(|reason| reason.contains(said)), "{}", lines[1]);
+    }
+}
+
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for (args, said) in [
-        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu\n"),
-        (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu\n"),
+        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu, telemetry\n"),
+        (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu|telemetry\n"),
         (&["--threads=0"], "headroom: --threads: \"0\" is no number of threads, 1 to 1024\n"),
         (&["--quick=1"], "headroom: --quick is a switch and takes no value\n\nhint: write --quick, or leave it out\n"),
         (&["--quik"], "headroom: bench has no option --quik\n\nhint: did you mean --quick?\n"),

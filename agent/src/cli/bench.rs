@@ -1,4 +1,4 @@
-//! `headroom bench`: how fast this machine trains and writes, a line of JSON as soon as it is known.
+//! `headroom bench`: how fast this machine trains and writes, and what reading its cards costs; a line of JSON as soon as it is known.
 //!
 //! What is not here, or fails, is a line too, with its reason: a machine without a GPU has figures all the same.
 
@@ -21,11 +21,12 @@ use super::{
     args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse, threads},
     print,
 };
-use crate::train::memory::available_bytes;
+use crate::{telemetry, train::memory::available_bytes};
 use report::{Kind, Report};
 
 /// What stands for the device where there is none.
 const NO_WEBGPU: &str = "webgpu";
+const NO_CARD: &str = "nvidia";
 #[cfg(not(feature = "webgpu"))]
 const NOT_BUILT_IN: &str =
     "this build has no WebGPU; `cargo build --release --package headroom-agent` makes one that has";
@@ -35,12 +36,17 @@ const QUICK_SECONDS: f64 = 10.0;
 /// How many rounds it then has: the most that are quick enough.
 const QUICK_ROUNDS: [usize; 2] = [3, 1];
 
+/// How long the cards are read: a share of a thousandth of a core is 30 ms in it.
+const TELEMETRY_SECONDS: u64 = 30;
+const QUICK_TELEMETRY_SECONDS: u64 = 3;
+
 /// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Train,
     Decode,
     Webgpu,
+    Telemetry,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +60,7 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "quick",
         value: None,
-        doc: "Fewer rounds, no gpt2, and no shape that would take more\nthan ten seconds",
+        doc: "Fewer rounds, no gpt2, and no shape that\nwould take more than ten seconds",
         set: |request, _| {
             request.effort = Effort::Quick;
             Ok(())
@@ -62,7 +68,7 @@ const FLAGS: &[Flag<Request>] = &[
     },
     Flag {
         name: "only",
-        value: Some("train|decode|webgpu"),
+        value: Some("train|decode|webgpu|telemetry"),
         doc: "Measure this alone",
         set: |request, word| {
             request.only = Some(part(word)?);
@@ -85,7 +91,8 @@ fn part(word: &str) -> Result<Part, Refusal> {
         "train" => Ok(Part::Train),
         "decode" => Ok(Part::Decode),
         "webgpu" => Ok(Part::Webgpu),
-        _ => Err(format!("{word:?} is none of train, decode, webgpu").into()),
+        "telemetry" => Ok(Part::Telemetry),
+        _ => Err(format!("{word:?} is none of train, decode, webgpu, telemetry").into()),
     }
 }
 
@@ -110,6 +117,10 @@ and available; where that is false, reason says why, and there are no figures:
            tokens_per_second, millis_a_token, prompt_tokens_per_second
   webgpu   writing on WebGPU, the same shapes, weights in f32 and f16: these, software,
            f16, and fraction_of_copy_bandwidth
+  telemetry
+           reading NVIDIA cards ten times a second: core_percent, moment_micros,
+           readings, each with its micros and, if so, why it is missing, and what
+           the first card is and does: card, sample, slow
 Figures are of the median round, on this machine as it is now: what else works on it
 takes its share. What it has no memory for is a line with that reason.
 
@@ -144,6 +155,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         webgpu::run(&bench.report, bench.effort)?;
         #[cfg(not(feature = "webgpu"))]
         bench.report.line(Kind::Webgpu, NO_WEBGPU, None, Err::<(), _>(NOT_BUILT_IN.to_owned()))?;
+    }
+    if is_asked(Part::Telemetry) {
+        bench.telemetry()?;
     }
     Ok(Exit::Success)
 }
@@ -224,6 +238,18 @@ impl Bench {
             }
         }
         Ok(())
+    }
+
+    fn telemetry(&self) -> Result<(), print::Error> {
+        let seconds = match self.effort {
+            Effort::Full => TELEMETRY_SECONDS,
+            Effort::Quick => QUICK_TELEMETRY_SECONDS,
+        };
+        self.report.progress(&format!("reading the cards for {seconds} s"));
+        match telemetry::measure::measure(None, seconds) {
+            Ok((card, figures)) => self.report.line(Kind::Telemetry, &card, None, Ok(figures)),
+            Err(reason) => self.report.line(Kind::Telemetry, NO_CARD, None, Err::<(), _>(reason)),
+        }
     }
 
     fn decode_model(

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 struct Field {
     /// As `nvidia-smi --help-query-gpu` has it.
     smi: &'static str,
-    /// Where `headroom doctor --json` has it: under which of its parts, and by which name.
+    /// Where `headroom doctor --json` has it: under which of its parts, and by which path there.
     of: &'static str,
     name: &'static str,
     /// Ours as nvidia-smi prints it.
@@ -33,12 +33,12 @@ fn hundredths(value: f64) -> String {
     format!("{value:.2}")
 }
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 19] = [
     Field { smi: "memory.total", of: "gpus", name: "memory_total_bytes", print: mebibytes },
-    Field { smi: "power.limit", of: "gpus", name: "power_limit_watts", print: hundredths },
+    Field { smi: "enforced.power.limit", of: "gpus", name: "power_limit_watts", print: hundredths },
     Field { smi: "power.max_limit", of: "gpus", name: "power_limit_max_watts", print: hundredths },
     Field { smi: "clocks.max.sm", of: "gpus", name: "clock_sm_max_mhz", print: whole },
-    Field { smi: "clocks.max.mem", of: "gpus", name: "clock_memory_max_mhz", print: whole },
+    Field { smi: "clocks.max.memory", of: "gpus", name: "clock_memory_max_mhz", print: whole },
     Field { smi: "memory.used", of: "telemetry", name: "memory_used_bytes", print: mebibytes },
     Field { smi: "memory.free", of: "telemetry", name: "memory_free_bytes", print: mebibytes },
     Field { smi: "memory.reserved", of: "telemetry", name: "memory_reserved_bytes", print: mebibytes },
@@ -49,7 +49,10 @@ const FIELDS: [Field; 16] = [
     Field { smi: "clocks.sm", of: "telemetry", name: "clock_sm_mhz", print: whole },
     Field { smi: "clocks.mem", of: "telemetry", name: "clock_memory_mhz", print: whole },
     Field { smi: "fan.speed", of: "slow", name: "fan_percent", print: whole },
+    Field { smi: "pcie.link.gen.gpucurrent", of: "slow", name: "pcie_link/0", print: whole },
+    Field { smi: "pcie.link.width.current", of: "slow", name: "pcie_link/1", print: whole },
     Field { smi: "ecc.errors.corrected.volatile.total", of: "slow", name: "ecc_corrected", print: whole },
+    Field { smi: "ecc.errors.uncorrected.volatile.total", of: "slow", name: "ecc_uncorrected", print: whole },
 ];
 
 /// A line a field and card: compared so many times, agreeing once is agreeing.
@@ -99,10 +102,14 @@ fn compare(smi: &[Vec<String>], before: &Value, after: &Value) -> Vec<Value> {
 fn read(doctor: &Value, uuid: &str, field: &Field) -> Option<f64> {
     let card = doctor["gpus"].as_array()?.iter().find(|gpu| gpu["uuid"] == uuid)?;
     if field.of == "gpus" {
-        return card[field.name].as_f64();
+        return value(card, field);
     }
     let samples = doctor[field.of]["gpus"].as_array()?;
-    samples.iter().find(|sample| sample["gpu"] == card["index"])?[field.name].as_f64()
+    value(samples.iter().find(|sample| sample["gpu"] == card["index"])?, field)
+}
+
+fn value(of: &Value, field: &Field) -> Option<f64> {
+    of.pointer(&format!("/{}", field.name))?.as_f64()
 }
 
 fn agrees(printed: &str, before: Option<f64>, after: Option<f64>, field: &Field) -> bool {

@@ -23,6 +23,8 @@ pub enum Kind {
     Decode,
     /// Writing on WebGPU.
     Webgpu,
+    /// Reading the cards.
+    Telemetry,
 }
 
 #[derive(Debug, Serialize)]
