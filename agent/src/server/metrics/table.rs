@@ -158,6 +158,7 @@ pub const RUN: &[(Family, OfRun)] = &[
     (gauge("headroom_run_gpu_memory_peak_bytes", "Most that its processes had on one card."), |run| {
         run.gpu_memory_peak_bytes.map(|bytes| bytes as f64)
     }),
+    (gauge("headroom_run_energy_joules", "What its cards took while it ran."), |run| run.energy_joules),
     (gauge("headroom_run_predicted_peak_bytes", "What the plan of its config says it takes of a card."), |run| {
         run.plan.as_ref().map(|plan| plan.peak_bytes as f64)
     }),
