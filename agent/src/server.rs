@@ -14,9 +14,12 @@ mod error;
 mod headers;
 pub mod host;
 pub mod hub;
+#[cfg(all(test, target_os = "linux"))]
+mod load;
 #[cfg(test)]
 mod made;
 mod metrics;
+mod share;
 mod socket;
 mod stall;
 #[cfg(test)]
@@ -147,6 +150,7 @@ pub fn app(state: Arc<State>) -> Router {
         .fallback(assets::page)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), host::check))
         .layer(middleware::from_fn(error::dress))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), share::share))
         // Outermost, so that a refusal carries them too.
         .layer(middleware::from_fn(headers::add))
         .with_state(state)

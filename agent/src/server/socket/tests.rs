@@ -13,6 +13,7 @@ use tokio::{
 use super::*;
 use crate::server::{
     assets::Assets,
+    host::Given,
     made::{Place, event, moment, run},
 };
 use pipe::{Pipe, pipe};
@@ -20,7 +21,7 @@ use pipe::{Pipe, pipe};
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn place() -> Place {
-    Place::at("127.0.0.1:8420".parse().expect("an address"), Assets::default())
+    Place::at("127.0.0.1:8420".parse().expect("an address"), Assets::default(), Given::default())
 }
 
 /// The page's side.
