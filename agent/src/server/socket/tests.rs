@@ -74,10 +74,11 @@ impl Client {
     async fn refusal(mut self) -> (Refused, u16, u64) {
         let refusal = loop {
             match self.pipe.next().await.expect("last words").expect("they are whole") {
-                Message::Text(text) => match serde_json::from_str(&text).expect("a message") {
-                    ServerMessage::Refused(refusal) => break refusal,
-                    _ => {}
-                },
+                Message::Text(text) => {
+                    if let ServerMessage::Refused(refusal) = serde_json::from_str(&text).expect("a message") {
+                        break refusal;
+                    }
+                }
                 Message::Ping(_) => {}
                 other => panic!("{other:?}"),
             }
