@@ -117,6 +117,9 @@ async fn watch(
         if text.starts_with(r#"{"type":"hello""#) {
             n_ready.fetch_add(1, Ordering::Relaxed);
         }
+        if text.starts_with(r#"{"type":"refused","code":"stopping""#) {
+            break;
+        }
         assert!(!text.starts_with(r#"{"type":"lost""#) && !text.starts_with(r#"{"type":"refused""#), "{text}");
         let Some(rest) = text.strip_prefix(r#"{"type":"telemetry","seq":"#) else { continue };
         let seq: u64 = rest.split(',').next().and_then(|seq| seq.parse().ok()).expect("a number");
