@@ -14,8 +14,6 @@ mod error;
 mod headers;
 pub mod host;
 pub mod hub;
-#[cfg(all(test, target_os = "linux"))]
-mod load;
 #[cfg(test)]
 mod made;
 mod metrics;
@@ -34,7 +32,6 @@ use std::{
 };
 
 use axum::{Router, extract::FromRequestParts, http::request::Parts, middleware, routing::get};
-use headroom_shared::protocol::alert::Settings;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::{Semaphore, watch},
@@ -87,8 +84,6 @@ pub struct State {
     pub name: String,
     /// Of this start.
     pub session: String,
-    /// What the owner set, each time anew.
-    pub settings: watch::Sender<Settings>,
     /// Places of those who watch.
     viewers: Semaphore,
     /// Places of sockets whose client did not say yet who it is.
@@ -115,7 +110,6 @@ impl State {
             archive,
             name,
             session,
-            settings: watch::Sender::default(),
             viewers: Semaphore::new(VIEWERS_MAX as usize),
             greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
             stopping: watch::Sender::new(false),

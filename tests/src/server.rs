@@ -25,10 +25,21 @@ impl Server {
     /// Where it does not start or prints something else.
     #[must_use]
     pub fn start(headroom: &Path) -> Self {
+        Self::start_with(headroom, |_| {})
+    }
+
+    /// The same, with more said to the program before it starts.
+    ///
+    /// # Panics
+    ///
+    /// As [`Server::start`] does.
+    #[must_use]
+    pub fn start_with(headroom: &Path, prepare: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(headroom);
         command.env("HEADROOM_DATA_DIR", folder.path());
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        prepare(&mut command);
         let mut process = command.stderr(Stdio::null()).spawn().expect("headroom runs");
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
@@ -41,6 +52,12 @@ impl Server {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The process that answers.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// The link that it printed.

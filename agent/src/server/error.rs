@@ -90,12 +90,6 @@ impl Refusal {
         Self { status: StatusCode::BAD_REQUEST, code: "no_upgrade", message }
     }
 
-    /// A run that goes on.
-    pub fn run_not_ended() -> Self {
-        let message = "The run has not ended. What is kept of it can be deleted when it has.".to_owned();
-        Self { status: StatusCode::CONFLICT, code: "run_not_ended", message }
-    }
-
     /// A task of ours ended before its answer.
     pub fn internal() -> Self {
         let message = "The server could not finish the answer. Try again.".to_owned();
@@ -188,6 +182,8 @@ impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Self {
         let (status, code) = match error {
             store::Error::NoRun(_) => (StatusCode::NOT_FOUND, "no_run"),
+            store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
+            store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
             store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),
         };
         Self { status, code, message: error.to_string() }

@@ -69,7 +69,9 @@ impl Archive for Made {
     }
 
     fn delete_run(&self, id: &str) -> Result<(), Error> {
-        self.run(id)?;
+        if !self.run(id)?.status.has_ended() {
+            return Err(Error::NotEnded(id.to_owned()));
+        }
         locked(&self.runs).retain(|run| run.id != id);
         Ok(())
     }

@@ -1,133 +1,179 @@
-//! `/metrics`: everything at this moment as Prometheus reads it.
+//! `/metrics`: what the agent knows at this moment, as a text that Prometheus reads.
 //!
-//! Names follow its conventions: base units, ratios in place of percent, `_total` for what only grows. A reading that a
-//! card does not give is not there, and neither is one that is old.
+//! [`render`] is a pure function of a [`Snapshot`], and what it writes is one table: `agent`, `gpu` and `run` hold a
+//! part of it each, and `docs/metrics.md` is written from it. Names and units are as Prometheus wants them: seconds,
+//! bytes, ratios from 0 to 1, joules, hertz. A reading that is missing is absent, never 0.
 
-mod table;
+mod agent;
+mod gpu;
+mod run;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::State as Extract,
-    http::{HeaderValue, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use headroom_shared::protocol::{
-    gpu::{Gpu, Sample, SlowSample, Throttle},
+    Slow, Telemetry,
+    alert::Settings,
+    gpu::{Gpu, Sample, SlowSample},
     run::Run,
-    state::{DriverState, HistoryState, State as Sources},
+    state::State,
 };
 
-use super::{State, archive::asked, hub::Latest, socket::RUNS_IN_HELLO};
+use super::{archive::asked, hub::Latest, socket::RUNS_IN_HELLO};
 use crate::clock::now_ms;
-use table::{AGENT, GPU, HISTORY_BYTES, HISTORY_KEPT, HOST, PRESENT, PROCESSES, READY, RUN, THROTTLED, VIEWERS};
-use text::Text;
+use text::{Samples, Value};
 
-/// Readings older than this are none any more: a card that is gone draws no power.
-const STALE_MS: u64 = 10_000;
-/// As the text format names itself.
+/// What the text is said to be.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What is told of one card.
-struct Card<'a> {
-    gpu: &'a Gpu,
-    sample: Option<&'a Sample>,
-    slow: Option<&'a SlowSample>,
+/// Telemetry older than this is not of now: a rig that stopped reading has gaps, and no line that stands still. A slow
+/// reading comes once a second, and a driver may hesitate for a few.
+const AGE_MS_MAX: u64 = 10_000;
+
+/// The labels of every card's samples.
+const GPU_LABELS: &[&str] = &["gpu", "uuid", "name"];
+
+/// What the agent knows at one moment, as the protocol has it.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot<'a> {
+    /// The agent's version.
+    pub version: &'a str,
+    /// The agent's clock: what is much older is left out.
+    pub now_ms: u64,
+    /// Every card seen since the agent started.
+    pub gpus: &'a [Gpu],
+    /// The newest.
+    pub telemetry: Option<&'a Telemetry>,
+    /// The newest.
+    pub slow: Option<&'a Slow>,
+    /// Driver and history.
+    pub state: &'a State,
+    /// Runs that have not ended, and the newest that have: newest first.
+    pub runs: &'a [Run],
+    /// Pages that watch.
+    pub n_viewers: u64,
+    /// What the owner set; the price of energy is in it.
+    pub settings: Option<&'a Settings>,
+}
+
+/// What a family's samples do over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Goes up and down.
+    Gauge,
+    /// Goes up, and to 0 with a restart of whoever counts.
+    Counter,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+        }
+    }
+}
+
+/// A row of the table: samples that share a name.
+#[derive(Clone, Copy, Debug)]
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    /// One sentence.
+    help: &'static str,
+    labels: &'static [&'static str],
+    collect: fn(&Snapshot<'_>, &mut Samples),
+}
+
+/// The whole table, in the order of the text.
+fn families() -> impl Iterator<Item = &'static Family> {
+    [agent::FAMILIES, gpu::FAMILIES, run::FAMILIES].into_iter().flatten()
 }
 
 /// `GET /metrics`.
-pub async fn answer(Extract(state): Extract<Arc<State>>) -> Response {
-    // Where history cannot be read there are no runs to tell of, and a metric says so.
-    let runs = asked(&state.archive, |archive| archive.runs(RUNS_IN_HELLO)).await.unwrap_or_default();
-    let (sources, gpus) = (state.hub.state(), state.hub.inventory());
-    let body = written(&sources, &gpus, &fresh(state.hub.latest(), now_ms()), &runs, state.hub.n_viewers());
-    let mut response = body.into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
-    response
+pub async fn answer(Extract(state): Extract<Arc<super::State>>) -> Response {
+    // Where history cannot be read there are no runs and no price to tell of, and a metric says that it is paused.
+    let asked = asked(&state.archive, |archive| Ok((archive.runs(RUNS_IN_HELLO)?, archive.settings()?)));
+    let (runs, settings) = asked.await.map_or((vec![], None), |(runs, settings)| (runs, Some(settings)));
+    let Latest { telemetry, slow } = state.hub.latest();
+    let text = render(&Snapshot {
+        version: env!("CARGO_PKG_VERSION"),
+        now_ms: now_ms(),
+        gpus: &state.hub.inventory(),
+        telemetry: telemetry.as_deref(),
+        slow: slow.as_deref(),
+        state: &state.hub.state(),
+        runs: &runs,
+        n_viewers: state.hub.n_viewers(),
+        settings: settings.as_ref(),
+    });
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
 }
 
-/// What is not too old to be told.
-fn fresh(mut latest: Latest, now_ms: u64) -> Latest {
-    let is_fresh = |time_ms: u64| now_ms.saturating_sub(time_ms) <= STALE_MS;
-    latest.telemetry = latest.telemetry.filter(|telemetry| is_fresh(telemetry.time_ms));
-    latest.slow = latest.slow.filter(|slow| is_fresh(slow.time_ms));
-    latest
-}
-
-fn written(sources: &Sources, gpus: &[Gpu], latest: &Latest, runs: &[Run], n_viewers: u64) -> String {
-    let mut text = Text::default();
-    let flag = |is: bool| if is { 1.0 } else { 0.0 };
-    text.one(&AGENT, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    text.one(&VIEWERS, &[], n_viewers as f64);
-    text.one(&READY, &[], flag(matches!(sources.driver, DriverState::Ready { .. })));
-    text.one(&HISTORY_KEPT, &[], flag(matches!(sources.history, HistoryState::Kept { .. })));
-    if let HistoryState::Kept { bytes, .. } = sources.history {
-        text.one(&HISTORY_BYTES, &[], bytes as f64);
+/// The text: every family that has a sample, each once with its help and its kind.
+fn render(snapshot: &Snapshot<'_>) -> String {
+    let mut text = String::new();
+    for family in families() {
+        let mut samples = Samples::of(family);
+        (family.collect)(snapshot, &mut samples);
+        samples.write(&mut text);
     }
-    write_cards(&mut text, gpus, latest);
-    if let Some(slow) = &latest.slow {
-        for (family, value) in HOST {
-            value(&slow.host).inspect(|value| text.one(family, &[], *value));
+    text
+}
+
+impl<'a> Snapshot<'a> {
+    fn is_of_now(&self, time_ms: u64) -> bool {
+        self.now_ms.saturating_sub(time_ms) <= AGE_MS_MAX
+    }
+
+    fn slow_now(&self) -> Option<&'a Slow> {
+        self.slow.filter(|slow| self.is_of_now(slow.time_ms))
+    }
+
+    /// One sample a card, of what it is.
+    fn each_gpu(&self, samples: &mut Samples, value: impl Fn(&Gpu) -> Option<Value>) {
+        for gpu in self.gpus {
+            samples.add(&labels_of(gpu), value(gpu));
         }
     }
-    write_runs(&mut text, runs);
-    text.finish()
-}
 
-fn write_cards(text: &mut Text, gpus: &[Gpu], latest: &Latest) {
-    let samples: BTreeMap<u32, &Sample> =
-        latest.telemetry.iter().flat_map(|telemetry| &telemetry.gpus).map(|sample| (sample.gpu, sample)).collect();
-    let slow: BTreeMap<u32, &SlowSample> =
-        latest.slow.iter().flat_map(|slow| &slow.gpus).map(|sample| (sample.gpu, sample)).collect();
-    let cards: Vec<Card> = gpus
-        .iter()
-        .map(|gpu| Card {
-            gpu,
-            sample: samples.get(&gpu.index).copied().filter(|_| gpu.present),
-            slow: slow.get(&gpu.index).copied().filter(|_| gpu.present),
-        })
-        .collect();
-    let indices: Vec<String> = gpus.iter().map(|gpu| gpu.index.to_string()).collect();
-    let labels = |i: usize| [("gpu", indices[i].as_str()), ("uuid", &gpus[i].uuid), ("name", &gpus[i].name)];
-    for (i, card) in cards.iter().enumerate() {
-        text.one(&PRESENT, &labels(i), if card.gpu.present { 1.0 } else { 0.0 });
+    /// The cards that answer, each with its newest readings.
+    fn sampled(&self) -> impl Iterator<Item = (&'a Gpu, &'a Sample)> {
+        let telemetry = self.telemetry.filter(|telemetry| self.is_of_now(telemetry.time_ms));
+        let samples = telemetry.map_or(&[][..], |telemetry| &telemetry.gpus);
+        let present = self.gpus.iter().filter(|gpu| gpu.present);
+        present.filter_map(|gpu| Some((gpu, samples.iter().find(|sample| sample.gpu == gpu.index)?)))
     }
-    for (family, value) in GPU {
-        for (i, card) in cards.iter().enumerate() {
-            value(card).inspect(|value| text.one(family, &labels(i), *value));
+
+    /// The cards that answer, each with its newest slow readings.
+    fn slow_sampled(&self) -> impl Iterator<Item = (&'a Gpu, &'a SlowSample)> {
+        let samples = self.slow_now().map_or(&[][..], |slow| &slow.gpus);
+        let present = self.gpus.iter().filter(|gpu| gpu.present);
+        present.filter_map(|gpu| Some((gpu, samples.iter().find(|sample| sample.gpu == gpu.index)?)))
+    }
+
+    /// One sample a card, of what it is doing.
+    fn each_sample(&self, samples: &mut Samples, value: impl Fn(&Sample) -> Option<Value>) {
+        for (gpu, sample) in self.sampled() {
+            samples.add(&labels_of(gpu), value(sample));
         }
     }
-    for (i, card) in cards.iter().enumerate() {
-        let processes = card.slow.and_then(|slow| slow.processes.get());
-        processes.inspect(|processes| text.one(&PROCESSES, &labels(i), processes.len() as f64));
-    }
-    for (i, card) in cards.iter().enumerate() {
-        let Some(bits) = card.sample.and_then(|sample| sample.throttle.get()) else { continue };
-        for reason in Throttle::ALL.into_iter().filter(|reason| reason.slows()) {
-            let [gpu, uuid, name] = labels(i);
-            let labels = [gpu, uuid, name, ("reason", table::reason(reason))];
-            text.one(&THROTTLED, &labels, if bits & reason.bit() != 0 { 1.0 } else { 0.0 });
-        }
-    }
-}
 
-/// Runs that go on: one that has ended has no value at this moment.
-fn write_runs(text: &mut Text, runs: &[Run]) {
-    let runs: Vec<&Run> = runs.iter().filter(|run| !run.status.has_ended()).collect();
-    for (family, value) in RUN {
-        for run in &runs {
-            value(run).inspect(|value| text.one(family, &[("run", &run.id), ("name", &run.name)], *value));
+    /// One sample a card, of what changes slowly.
+    fn each_slow(&self, samples: &mut Samples, value: impl Fn(&SlowSample) -> Option<Value>) {
+        for (gpu, sample) in self.slow_sampled() {
+            samples.add(&labels_of(gpu), value(sample));
         }
     }
 }
 
-/// Every name there is.
-#[cfg(test)]
-fn families() -> Vec<&'static table::Family> {
-    let single = [&AGENT, &VIEWERS, &READY, &HISTORY_KEPT, &HISTORY_BYTES, &PRESENT, &PROCESSES, &THROTTLED];
-    let tables = GPU.iter().map(|(family, _)| family).chain(HOST.iter().map(|(family, _)| family));
-    single.into_iter().chain(tables).chain(RUN.iter().map(|(family, _)| family)).collect()
+fn labels_of(gpu: &Gpu) -> [String; 3] {
+    [gpu.index.to_string(), gpu.uuid.clone(), gpu.name.clone()]
 }

@@ -1,294 +1,253 @@
-//! What is written against a reader of the format, and the dashboard against what is written.
+//! The text is read by a parser that forgives nothing, and compared whole; the page of names and the dashboard are held
+//! against the table.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+mod dashboard;
+mod parser;
+mod rig;
+
+use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
 
 use headroom_shared::protocol::{
-    Slow, Telemetry,
-    host::HostSample,
+    gpu::Throttle,
     reading::{Reading, Why},
-    run::{Evaluation, Iteration, RunStatus},
+    run::RunStatus,
 };
-use serde_json::Value;
 
-use super::*;
-use crate::server::made::{gpu, run};
+use super::{families, gpu, render, run};
+use parser::{Parsed, parse};
+use rig::{NOW_MS, Rig};
 
-/// A value with its name and its labels.
-type Line = (String, BTreeMap<String, String>, f64);
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
 
-/// Reads the format strictly: HELP and TYPE once before a family's values, which follow each other.
+/// The text of a rig, which has to be one that Prometheus takes.
 #[track_caller]
-fn read(text: &str) -> (BTreeMap<String, String>, Vec<Line>) {
-    let (mut kinds, mut lines) = (BTreeMap::new(), vec![]);
-    let mut current = String::new();
-    assert!(text.ends_with('\n') && !text.contains("\n\n") && !text.contains('\r'));
-    let mut rows = text.lines();
-    while let Some(row) = rows.next() {
-        if let Some(help) = row.strip_prefix("# HELP ") {
-            let (name, help) = help.split_once(' ').expect("a name and its help");
-            assert!(!help.is_empty(), "{row}");
-            let kind = rows.next().and_then(|row| row.strip_prefix(&format!("# TYPE {name} "))).expect("its type");
-            assert!(["gauge", "counter"].contains(&kind), "{kind}");
-            assert!(kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} is there twice");
-            name.clone_into(&mut current);
-            continue;
-        }
-        let (name, rest) = row.split_at(row.find(['{', ' ']).expect("a name"));
-        assert_eq!(name, current, "{row}");
-        let mut labels = BTreeMap::new();
-        let value = match rest.strip_prefix('{') {
-            None => rest.strip_prefix(' ').expect("a value"),
-            Some(mut rest) => loop {
-                let (label, quoted) = rest.split_once("=\"").expect("a label");
-                assert!(label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{label}");
-                let mut text = String::new();
-                let mut chars = quoted.char_indices();
-                let end = loop {
-                    match chars.next().expect("a quote") {
-                        (end, '"') => break end,
-                        (_, '\\') => text.push(match chars.next().expect("an escaped one").1 {
-                            'n' => '\n',
-                            char @ ('"' | '\\') => char,
-                            other => panic!("\\{other}"),
-                        }),
-                        (_, char) => text.push(char),
-                    }
-                };
-                assert!(labels.insert(label.to_owned(), text).is_none(), "{row}");
-                rest = &quoted[end + 1..];
-                match rest.strip_prefix(',') {
-                    Some(more) => rest = more,
-                    None => break rest.strip_prefix("} ").expect("a value"),
-                }
-            },
-        };
-        lines.push((name.to_owned(), labels, value.parse().expect("a number")));
-    }
-    let distinct: BTreeSet<_> = lines.iter().map(|(name, labels, _)| (name, labels)).collect();
-    assert_eq!(distinct.len(), lines.len(), "a series is there twice");
-    (kinds, lines)
+fn read(rig: &Rig) -> Vec<Parsed> {
+    let text = render(&rig.snapshot());
+    parse(&text).unwrap_or_else(|problem| panic!("{problem}\n{text}"))
 }
 
-fn sources() -> Sources {
-    Sources {
-        driver: DriverState::Ready { driver_version: "580".to_owned(), cuda_version: None, windows: false },
-        history: HistoryState::Kept { bytes: 4096, set_aside: None },
-    }
+#[track_caller]
+fn family<'a>(families: &'a [Parsed], name: &str) -> &'a Parsed {
+    families.iter().find(|family| family.name == name).unwrap_or_else(|| panic!("{name} is not there"))
 }
 
-fn sample(gpu: u32) -> Sample {
-    Sample {
-        gpu,
-        memory_used_bytes: Reading::Is(5 << 30),
-        memory_free_bytes: Reading::Is(7 << 30),
-        memory_reserved_bytes: Reading::Is(1 << 28),
-        utilization_percent: Reading::Is(97),
-        memory_utilization_percent: Reading::Is(41),
-        power_watts: Reading::Is(199.5),
-        clock_sm_mhz: Reading::Is(2800),
-        clock_memory_mhz: Reading::Is(10_501),
-        temperature_celsius: Reading::Is(71),
-        throttle: Reading::Is(0x4),
-    }
-}
-
-fn slow_sample(gpu: u32) -> SlowSample {
-    SlowSample {
-        gpu,
-        fan_percent: Reading::Is(30),
-        energy_joules: Reading::Is(123_456.75),
-        pcie_receive_bytes_per_second: Reading::Is(1_000_000),
-        pcie_send_bytes_per_second: Reading::Is(2_000_000),
-        pcie_link: Reading::Is((4, 16)),
-        ecc_corrected: Reading::Is(0),
-        ecc_uncorrected: Reading::Is(0),
-        processes: Reading::Is(vec![]),
-    }
-}
-
-fn full() -> (Vec<Gpu>, Latest, Vec<Run>) {
-    let card = Gpu { power_limit_watts: Reading::Is(200.0), ..gpu(0) };
-    let host = HostSample {
-        cpu_percent: Reading::Is(12.5),
-        memory_used_bytes: Reading::Is(1),
-        memory_total_bytes: Reading::Is(2),
-        disk_free_bytes: Reading::Is(3),
-        disk_total_bytes: Reading::Is(4),
+/// The family's samples, each as `labels value` of the labels that are asked for.
+#[track_caller]
+fn values(families: &[Parsed], name: &str, labels: &[&str]) -> Vec<String> {
+    let samples = &family(families, name).samples;
+    let of = |sample: &parser::Sample| {
+        let mut said: Vec<&str> = labels.iter().map(|label| &*sample.labels[*label]).collect();
+        said.push(&sample.value);
+        said.join(" ")
     };
-    let latest = Latest {
-        telemetry: Some(Arc::new(Telemetry { seq: 1, time_ms: 1000, gpus: vec![sample(0)] })),
-        slow: Some(Arc::new(Slow { time_ms: 1000, gpus: vec![slow_sample(0)], host })),
-    };
-    let iteration = Iteration {
-        iter: 250,
-        loss: Some(2.0625),
-        time_ms: 132.25,
-        tokens_per_second: Some(123_904.0),
-        mfu_printed_percent: Some(18.5),
-        mfu_percent: Some(40.0),
-    };
-    let plan = headroom_shared::protocol::run::PlanSummary {
-        card: "RTX 4070".to_owned(),
-        fits: true,
-        peak_bytes: 8 << 30,
-        max_memory_allocated: 0,
-        max_memory_reserved: 0,
-        phases: vec![],
-    };
-    let goes_on = Run {
-        last: Some(iteration),
-        last_evaluation: Some(Evaluation { iter: 250, train_loss: Some(1.97), val_loss: Some(2.5) }),
-        gpu_memory_peak_bytes: Some(6 << 30),
-        energy_joules: Some(3600.0),
-        plan: Some(plan),
-        ..run("ab")
-    };
-    let ended = Run { status: RunStatus::Exited { code: 0 }, ..run("cd") };
-    (vec![card], latest, vec![goes_on, ended])
-}
-
-fn value(lines: &[Line], name: &str) -> Option<f64> {
-    lines.iter().find(|line| line.0 == name).map(|line| line.2)
+    samples.iter().map(of).collect()
 }
 
 #[test]
-fn everything_is_told_in_base_units() {
-    let (gpus, latest, runs) = full();
-    let (kinds, lines) = read(&written(&sources(), &gpus, &latest, &runs, 3));
-    let written: BTreeSet<&str> = kinds.keys().map(String::as_str).collect();
-    let known: BTreeSet<&str> = families().iter().map(|family| family.name).collect();
-    assert_eq!(written, known, "with every reading there every family is there");
-    for (name, expected) in [
-        ("headroom_viewers", 3.0),
-        ("headroom_driver_ready", 1.0),
-        ("headroom_gpu_memory_used_bytes", 5_368_709_120.0),
-        ("headroom_gpu_utilization_ratio", 0.97),
-        ("headroom_gpu_power_watts", 199.5),
-        ("headroom_gpu_sm_clock_hertz", 2.8e9),
-        ("headroom_gpu_fan_ratio", 0.3),
-        ("headroom_gpu_energy_joules_total", 123_456.75),
-        ("headroom_host_cpu_ratio", 0.125),
-        ("headroom_run_loss", 2.0625),
-        ("headroom_run_iteration_seconds", 0.13225),
-        ("headroom_run_mfu_ratio", 0.4),
-        ("headroom_run_start_time_seconds", 1.5),
-    ] {
-        assert_eq!(value(&lines, name), Some(expected), "{name}");
-    }
-    for (name, labels, _) in &lines {
-        let expected: &[&str] = match name.as_str() {
-            "headroom_gpu_throttled" => &["gpu", "name", "reason", "uuid"],
-            name if name.starts_with("headroom_gpu_") => &["gpu", "name", "uuid"],
-            name if name.starts_with("headroom_run_") => &["name", "run"],
-            "headroom_build_info" => &["version"],
-            _ => &[],
-        };
-        assert_eq!(labels.keys().collect::<Vec<_>>(), expected, "{name}");
-        assert_ne!(labels.get("run").map(String::as_str), Some("cd"), "{name} is of a run that has ended");
-    }
-    let slowed: Vec<_> = lines.iter().filter(|line| line.0 == "headroom_gpu_throttled" && line.2 == 1.0).collect();
-    assert_eq!(slowed.len(), 1);
-    assert_eq!(slowed[0].1["reason"], "power_cap");
-    let loss = lines.iter().find(|line| line.0 == "headroom_run_loss").expect("it is there");
-    assert_eq!(loss.1["name"], "a \"run\"\\\n", "what an owner writes is escaped");
+fn the_whole_text_is_what_it_was() {
+    read(&Rig::whole());
+    insta::assert_snapshot!(render(&Rig::whole().snapshot()));
 }
 
 #[test]
-fn names_follow_prometheus_conventions() {
+fn every_family_of_the_table_is_told_of_a_whole_rig() {
+    let told: BTreeSet<_> = read(&Rig::whole()).into_iter().map(|family| family.name).collect();
+    let table: BTreeSet<_> = families().map(|family| family.name.to_owned()).collect();
+    assert_eq!(told, table);
+}
+
+#[test]
+fn the_table_keeps_to_prometheus_conventions() {
+    let mut names = BTreeSet::new();
     for family in families() {
         let name = family.name;
-        assert!(name.starts_with("headroom_") && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
-        assert_eq!(name.ends_with("_total"), family.kind == table::Kind::Counter, "{name}");
-        for unit in ["percent", "mhz", "_ms", "milli", "mib", "kwh", "celcius"] {
-            assert!(!name.contains(unit), "{name}");
+        assert!(names.insert(name), "{name} stands twice");
+        assert!(name.starts_with("headroom_"), "{name}");
+        assert!(family.help.ends_with('.') && !family.help.contains("  "), "{name}: {}", family.help);
+        let mut labels = family.labels.to_vec();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), family.labels.len(), "{name}");
+        for wrong in ["percent", "mhz", "_ms", "kwh", "mib", "gib", "milli"] {
+            assert!(!name.contains(wrong), "{name} is in no base unit");
         }
-        assert!(family.help.ends_with('.') || family.help.ends_with("always 1."), "{name}");
+        // The unit is last, but for what is counted and for rates.
+        let words: Vec<_> = name.trim_end_matches("_total").trim_end_matches("_per_second").split('_').collect();
+        let unit = |word: &str| ["bytes", "joules", "watts", "celsius", "hertz", "ratio", "seconds"].contains(&word);
+        assert!(!words[..words.len() - 1].iter().any(|word| unit(word)), "{name} hides its unit");
     }
+    assert!(names.len() > 40, "the walk finds the table: {names:?}");
 }
 
 #[test]
-fn a_reading_that_is_missing_is_not_there() {
-    let (gpus, mut latest, _) = full();
-    let missing = Sample { power_watts: Reading::missing(Why::NotSupported), ..sample(0) };
-    latest.telemetry = Some(Arc::new(Telemetry { seq: 1, time_ms: 1000, gpus: vec![missing] }));
-    let (kinds, lines) = read(&written(&sources(), &gpus, &latest, &[], 0));
-    assert!(!kinds.contains_key("headroom_gpu_power_watts"));
-    assert!(value(&lines, "headroom_gpu_temperature_celsius").is_some());
-    // A card that is lost has nothing but that, and what it is.
-    let lost = Gpu { present: false, ..gpu(0) };
-    let (_, lines) = read(&written(&sources(), &[lost], &latest, &[], 0));
-    assert_eq!(value(&lines, "headroom_gpu_present"), Some(0.0));
-    assert_eq!(value(&lines, "headroom_gpu_temperature_celsius"), None);
-    // Without a driver and with history paused there is still an answer.
-    let none = Sources {
-        driver: DriverState::NoLibrary,
-        history: HistoryState::Paused { reason: "full".to_owned(), since_ms: 1 },
-    };
-    let (_, lines) = read(&written(&none, &[], &Latest::default(), &[], 0));
-    assert_eq!(
-        (value(&lines, "headroom_driver_ready"), value(&lines, "headroom_history_kept")),
-        (Some(0.0), Some(0.0))
+fn what_is_missing_is_absent_and_not_0() {
+    let mut rig = Rig::whole();
+    let before = read(&rig);
+    assert_eq!(values(&before, "headroom_gpu_memory_used_bytes", &["gpu"]), ["0 7516192768", "1 0"]);
+    rig.telemetry.gpus[0].memory_used_bytes = Reading::missing(Why::Failed);
+    rig.telemetry.gpus[0].power_watts = Reading::Is(f64::NAN);
+    rig.telemetry.gpus[1].power_watts = Reading::missing(Why::OldDriver);
+    let after = read(&rig);
+    assert_eq!(values(&after, "headroom_gpu_memory_used_bytes", &["gpu"]), ["1 0"]);
+    assert!(
+        after.iter().all(|family| family.name != "headroom_gpu_power_watts"),
+        "a family without samples is not told"
     );
-    assert_eq!(value(&lines, "headroom_history_bytes"), None);
 }
 
 #[test]
-fn what_is_old_is_not_told() {
-    let (_, latest, _) = full();
-    assert!(fresh(latest.clone(), 1000 + STALE_MS).telemetry.is_some());
-    let old = fresh(latest, 1001 + STALE_MS);
-    assert!(old.telemetry.is_none() && old.slow.is_none());
+fn a_rig_with_nothing_says_so() {
+    let rig = Rig::empty();
+    let families = read(&rig);
+    assert_eq!(values(&families, "headroom_driver_up", &[]), ["0"]);
+    assert_eq!(values(&families, "headroom_history_paused", &[]), ["1"]);
+    let names: Vec<_> = families.iter().map(|family| &*family.name).collect();
+    assert_eq!(names, ["headroom_build_info", "headroom_viewers", "headroom_driver_up", "headroom_history_paused"]);
 }
 
 #[test]
-fn numbers_are_as_go_reads_them() {
-    let mut text = Text::default();
-    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1, 1e21, 9_007_199_254_740_993_f64] {
-        text.one(&VIEWERS, &[("x", &value.to_string())], value);
+fn a_lost_card_has_no_readings() {
+    let mut rig = Rig::whole();
+    rig.gpus[0].present = false;
+    let families = read(&rig);
+    assert_eq!(values(&families, "headroom_gpu_present", &["gpu"]), ["0 0", "1 1", "2 0"]);
+    assert_eq!(values(&families, "headroom_gpu_memory_used_bytes", &["gpu"]), ["1 0"]);
+    assert_eq!(values(&families, "headroom_gpu_processes", &["gpu"]), ["1 0"]);
+}
+
+#[test]
+fn old_readings_are_not_told_as_new_ones() {
+    let mut rig = Rig::whole();
+    rig.now_ms = NOW_MS + 60_000;
+    let families = read(&rig);
+    assert!(families.iter().all(|family| family.name != "headroom_gpu_memory_used_bytes"));
+    assert!(families.iter().all(|family| family.name != "headroom_host_memory_used_bytes"));
+    assert_eq!(values(&families, "headroom_telemetry_timestamp_seconds", &[]).len(), 1, "but when they were read is");
+}
+
+#[test]
+fn throttling_is_what_slows_a_card_down() {
+    let mut rig = Rig::whole();
+    let reasons = [Throttle::Idle, Throttle::SoftwareThermal].map(Throttle::bit);
+    rig.telemetry.gpus[0].throttle = Reading::Is(reasons[0] | reasons[1]);
+    rig.telemetry.gpus[1].throttle = Reading::missing(Why::OldDriver);
+    let families = read(&rig);
+    assert_eq!(
+        values(&families, "headroom_gpu_throttled", &["reason"]),
+        [
+            "power_cap 0",
+            "hardware_slowdown 0",
+            "sync_boost 0",
+            "software_thermal 1",
+            "hardware_thermal 0",
+            "hardware_power_brake 0"
+        ]
+    );
+}
+
+#[test]
+fn hostile_names_stay_within_their_quotes() {
+    let names = [
+        "\"} 1\nheadroom_gpu_present{gpu=\"9\"} 1\n#",
+        "back\\slash \\\" and \\n",
+        "zero \0 escape \u{1b}[31m return \r next \u{85}",
+        "\u{202e}right to left, \u{fffd}, 卡",
+        "",
+    ];
+    for hostile in names {
+        let mut rig = Rig::whole();
+        rig.gpus[0].name = hostile.to_owned();
+        rig.runs[0].name = hostile.to_owned();
+        let process = &mut rig.slow.gpus[0].processes;
+        let Reading::Is(processes) = process else { panic!("the rig has processes") };
+        processes[0].name = Reading::Is(hostile.to_owned());
+        processes[0].user = Reading::Is(hostile.to_owned());
+        let families = read(&rig);
+        let visible: String =
+            hostile.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect();
+        assert_eq!(family(&families, "headroom_gpu_present").samples[0].labels["name"], visible);
+        assert_eq!(family(&families, "headroom_gpu_present").samples.len(), 3, "nothing was smuggled in");
+        assert_eq!(family(&families, "headroom_run_iteration").samples[0].labels["name"], visible);
+        assert_eq!(family(&families, "headroom_gpu_process_memory_used_bytes").samples[0].labels["user"], visible);
     }
-    let text = text.finish();
-    let values: Vec<&str> =
-        text.lines().skip(2).filter_map(|line| line.rsplit_once(' ').map(|(_, value)| value)).collect();
-    assert_eq!(values, ["NaN", "+Inf", "-Inf", "0.1", "1000000000000000000000", "9007199254740992"]);
+    let mut rig = Rig::whole();
+    rig.gpus[0].name = "ß".repeat(10_000);
+    assert_eq!(family(&read(&rig), "headroom_gpu_present").samples[0].labels["name"], "ß".repeat(128));
 }
 
 #[test]
-fn the_dashboard_names_what_there_is() {
-    let text = include_str!("../../../../docs/grafana/headroom.json");
-    let dashboard: Value = serde_json::from_str(text).expect("JSON");
-    let known: BTreeSet<&str> = families().iter().map(|family| family.name).collect();
-    let named: BTreeSet<&str> = text
-        .split(|char: char| !char.is_ascii_lowercase() && char != '_')
-        .filter(|word| word.starts_with("headroom_"))
-        .collect();
-    assert!(named.len() > 15, "{named:?}");
-    let unknown: Vec<_> = named.difference(&known).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
-    let panels = dashboard["panels"].as_array().expect("panels");
-    let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().expect("a number")).collect();
-    assert_eq!(ids.len(), panels.len());
-    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
-        assert!(panel["title"].as_str().is_some_and(|title| !title.is_empty()), "{panel}");
-        let targets = panel["targets"].as_array().expect("targets");
-        assert!(!targets.is_empty() && targets.iter().all(|target| target["expr"].is_string()), "{panel}");
-    }
+fn what_comes_twice_is_told_once() {
+    let mut rig = Rig::whole();
+    let again = rig.telemetry.gpus[0].clone();
+    rig.telemetry.gpus.push(again);
+    rig.gpus.push(rig.gpus[0].clone());
+    let Reading::Is(processes) = &mut rig.slow.gpus[0].processes else { panic!("the rig has processes") };
+    processes.push(processes[0].clone());
+    read(&rig);
 }
 
-#[tokio::test]
-async fn it_is_answered_to_who_may_look() {
-    let server = crate::server::tests::talk::Server::start().await;
-    server.place.state.hub.gpus(vec![gpu(0)]);
-    server.place.made.runs.lock().expect("no panic").push(run("ab"));
-    assert_eq!(server.get("/metrics").await.status, 401);
-    let answer = server.asked("GET", "/metrics", &server.place.view).await;
-    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-    let (_, lines) = read(&answer.body);
-    assert_eq!(value(&lines, "headroom_gpu_present"), Some(1.0));
-    assert_eq!(value(&lines, "headroom_run_start_time_seconds"), Some(1.5));
-    *server.place.made.broken.lock().expect("no panic") = true;
-    assert_eq!(server.asked("GET", "/metrics", &server.place.view).await.status, 200, "cards are there all the same");
-    server.stop().await;
+#[test]
+fn series_are_bounded() {
+    let mut rig = Rig::whole();
+    let Reading::Is(processes) = &mut rig.slow.gpus[0].processes else { panic!("the rig has processes") };
+    let one = processes[0].clone();
+    *processes = (1..=5000).map(|pid| headroom_shared::protocol::gpu::Process { pid, ..one.clone() }).collect();
+    let run = rig.runs[0].clone();
+    rig.runs = (0..5000).map(|id| headroom_shared::protocol::run::Run { id: id.to_string(), ..run.clone() }).collect();
+    let families = read(&rig);
+    let processes = &family(&families, "headroom_gpu_process_memory_used_bytes").samples;
+    assert_eq!(processes.len(), gpu::PROCESSES_MAX);
+    assert_eq!(values(&families, "headroom_gpu_processes", &["gpu"]), ["0 5000", "1 0"], "but all are counted");
+    assert_eq!(family(&families, "headroom_run_iteration").samples.len(), run::RUNS_MAX);
+}
+
+#[test]
+fn runs_are_told_until_a_while_after_their_end() {
+    let mut rig = Rig::whole();
+    rig.runs.truncate(1);
+    rig.runs[0].status = RunStatus::Exited { code: 1 };
+    for (ago_ms, is_told) in [(0, true), (run::ENDED_MS_MAX, true), (run::ENDED_MS_MAX + 1, false)] {
+        rig.runs[0].ended_ms = Some(rig.now_ms - ago_ms);
+        let families = read(&rig);
+        assert_eq!(families.iter().any(|family| family.name == "headroom_run_status"), is_told, "{ago_ms}");
+        if is_told {
+            let statuses = values(&families, "headroom_run_status", &["status"]);
+            assert!(statuses.contains(&"failed 1".to_owned()), "{statuses:?}");
+        }
+    }
+    rig.runs[0].ended_ms = None;
+    assert!(read(&rig).iter().all(|family| family.name != "headroom_run_status"), "an ended run without its end");
+}
+
+/// `docs/metrics.md`, written from the table.
+fn page() -> String {
+    let mut page = "\
+# Metrics
+
+What `/metrics` of `headroom serve` tells Prometheus. A reading that a card does not give is absent, never 0; readings older than ten seconds are absent too. `HEADROOM_WRITE_GOLDEN=1 cargo test -p headroom-agent metrics` writes this page from the table in
+`agent/src/server/metrics`.
+
+| name | kind | labels | |
+| --- | --- | --- | --- |
+"
+    .to_owned();
+    for family in families() {
+        let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (kind, help) = (family.kind.name(), family.help);
+        let _ = writeln!(page, "| `{}` | {kind} | {} | {help} |", family.name, labels.join(", "));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_names_is_the_table() {
+    let path = repository().join("docs/metrics.md");
+    let page = page();
+    if std::env::var_os("HEADROOM_WRITE_GOLDEN").is_some() {
+        fs::write(&path, &page).expect("the page");
+    }
+    let written = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(written, page, "docs/metrics.md is of another table");
 }
