@@ -298,3 +298,14 @@ fn tls_is_spoken_with_the_owners_certificate_and_nothing_else_is() {
     let alone = headroom(folder.path(), &["serve", "--tls-cert", &certificate]).output().expect("headroom runs");
     assert_eq!(alone.status.code(), Some(2));
 }
+
+#[test]
+fn help() {
+    let folder = folder();
+    for command in ["serve", "token"] {
+        let shown = |args: &[&str]| headroom(folder.path(), args).output().expect("headroom runs").stdout;
+        let help = shown(&[command, "--help"]);
+        assert_eq!((shown(&["help", command]), shown(&[command, "-h"])), (help.clone(), help.clone()), "{command}");
+        insta::assert_snapshot!(format!("help_{command}"), String::from_utf8(help).expect("text"));
+    }
+}
