@@ -17,6 +17,7 @@ pub mod hub;
 #[cfg(test)]
 mod made;
 mod metrics;
+mod share;
 mod socket;
 mod stall;
 #[cfg(test)]
@@ -31,7 +32,6 @@ use std::{
 };
 
 use axum::{Router, extract::FromRequestParts, http::request::Parts, middleware, routing::get};
-use headroom_shared::protocol::alert::Settings;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::{Semaphore, watch},
@@ -84,8 +84,6 @@ pub struct State {
     pub name: String,
     /// Of this start.
     pub session: String,
-    /// What the owner set, each time anew.
-    pub settings: watch::Sender<Settings>,
     /// Places of those who watch.
     viewers: Semaphore,
     /// Places of sockets whose client did not say yet who it is.
@@ -112,7 +110,6 @@ impl State {
             archive,
             name,
             session,
-            settings: watch::Sender::default(),
             viewers: Semaphore::new(VIEWERS_MAX as usize),
             greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
             stopping: watch::Sender::new(false),
@@ -147,6 +144,7 @@ pub fn app(state: Arc<State>) -> Router {
         .fallback(assets::page)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), host::check))
         .layer(middleware::from_fn(error::dress))
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), share::share))
         // Outermost, so that a refusal carries them too.
         .layer(middleware::from_fn(headers::add))
         .with_state(state)

@@ -63,8 +63,6 @@ fn help() {
     assert_snapshot!("help", text(&run(&["--help"]).stdout));
     assert_snapshot!("help_plan", text(&run(&["plan", "--help"]).stdout));
     assert_snapshot!("help_diagnose", text(&run(&["diagnose", "--help"]).stdout));
-    assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
-    assert_snapshot!("help_token", text(&run(&["token", "--help"]).stdout));
     assert_snapshot!("help_data", text(&run(&["data", "--help"]).stdout));
     assert_snapshot!("help_sample", text(&run(&["sample", "--help"]).stdout));
     assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
@@ -83,8 +81,6 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["help", "plan"], &["plan", "--help"]),
         (&["plan", "config/train_gpt2.py", "--batch_size=4", "-h"], &["plan", "--help"]),
         (&["help", "diagnose"], &["diagnose", "--help"]),
-        (&["help", "serve"], &["serve", "-h"]),
-        (&["help", "token"], &["token", "--help"]),
         (&["help", "export"], &["export", "--help"]),
         (&["help", "sample"], &["sample", "--help"]),
         (&["help", "train"], &["train", "--help"]),

@@ -16,7 +16,7 @@ fn headroom() -> OsString {
 /// A server on a port of its own; ended with the test, whatever comes.
 struct Server {
     /// Its own, and gone with it.
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
     process: Child,
     stdout: BufReader<std::process::ChildStdout>,
     /// `127.0.0.1:port`.
@@ -25,14 +25,9 @@ struct Server {
 
 impl Server {
     fn start(listen: &str) -> Self {
-        Self::start_in(tempfile::tempdir().expect("a folder"), listen, &[])
-    }
-
-    /// In a data folder, with further options.
-    fn start_in(folder: tempfile::TempDir, listen: &str, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         let mut process = Command::new(headroom())
             .args(["serve", "--listen", listen])
-            .args(options)
             .env("HEADROOM_DATA_DIR", folder.path())
             .env_remove("JOURNAL_STREAM")
             .stdin(Stdio::null())
@@ -43,9 +38,9 @@ impl Server {
         let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
         let mut link = String::new();
         stdout.read_line(&mut link).expect("a link");
-        let host = link.split_once("://").map(|(_, rest)| rest).and_then(|link| link.strip_suffix("/\n"));
+        let host = link.strip_prefix("http://").and_then(|link| link.strip_suffix("/\n"));
         let host = host.unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
-        Self { folder, process, stdout, host }
+        Self { _folder: folder, process, stdout, host }
     }
 
     fn get(&self, path: &str, host: &str) -> String {

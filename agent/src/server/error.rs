@@ -90,12 +90,6 @@ impl Refusal {
         Self { status: StatusCode::BAD_REQUEST, code: "no_upgrade", message }
     }
 
-    /// A run that goes on.
-    pub fn run_not_ended() -> Self {
-        let message = "The run has not ended. What is kept of it can be deleted when it has.".to_owned();
-        Self { status: StatusCode::CONFLICT, code: "run_not_ended", message }
-    }
-
     /// A task of ours ended before its answer.
     pub fn internal() -> Self {
         let message = "The server could not finish the answer. Try again.".to_owned();

@@ -244,8 +244,8 @@ impl Hosts {
         if same || self.is_allowed(&text) { Ok(()) } else { Err(foreign()) }
     }
 
-    /// Whether the owner allows pages of that origin.
-    fn is_allowed(&self, origin: &str) -> bool {
+    /// Whether the owner allows pages of that foreign origin.
+    pub fn is_allowed(&self, origin: &str) -> bool {
         self.given.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 }

@@ -69,7 +69,9 @@ impl Archive for Made {
     }
 
     fn delete_run(&self, id: &str) -> Result<(), Error> {
-        self.run(id)?;
+        if !self.run(id)?.status.has_ended() {
+            return Err(Error::NotEnded(id.to_owned()));
+        }
         locked(&self.runs).retain(|run| run.id != id);
         Ok(())
     }
@@ -107,7 +109,7 @@ pub struct Place {
 }
 
 impl Place {
-    pub fn at(address: SocketAddr, assets: Assets) -> Self {
+    pub fn at(address: SocketAddr, assets: Assets, given: Given) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let file = AccessFile::of(folder.path());
         let token = |name: &str, scope| file.change(|book| book.add(name, scope, 1)).expect("a token");
@@ -115,7 +117,7 @@ impl Place {
         let access = Access::open(folder.path()).expect("tokens");
         let made = Arc::new(Made::default());
         let archive: Arc<dyn Archive> = Arc::<Made>::clone(&made);
-        let hosts = Hosts::of(address, Given::default());
+        let hosts = Hosts::of(address, given);
         let state = State::new(assets, hosts, access, Hub::default(), archive, ("rig".into(), "session".into()));
         Self { _folder: folder, file, state: Arc::new(state), made, view, control }
     }

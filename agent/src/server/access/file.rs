@@ -225,7 +225,18 @@ fn open_private(path: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    give_to_owner(&file, path)?;
+    Ok(file)
+}
+
+/// An administrator who adds a token to the history of another user's agent leaves a file that the agent can read.
+#[cfg(unix)]
+fn give_to_owner(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let folder = fs::metadata(path.parent().unwrap_or(Path::new(".")))?;
+    if file.metadata()?.uid() == folder.uid() { Ok(()) } else { fchown(file, Some(folder.uid()), Some(folder.gid())) }
 }
 
 #[cfg(test)]
@@ -260,6 +271,21 @@ mod tests {
         for name in [NAME, LOCK_NAME] {
             let mode = fs::metadata(folder.path().join(name)).expect("it is there").permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_administrators_change_is_still_the_agents_to_read() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let folder = tempfile::tempdir().expect("a folder");
+        // Only an administrator can give something away; to anybody else the folder stays.
+        let given = chown(folder.path(), Some(12_345), Some(12_345)).is_ok();
+        let owner = fs::metadata(folder.path()).expect("it is there").uid();
+        assert_eq!(given, owner == 12_345);
+        AccessFile::of(folder.path()).change(|book| book.add("laptop", Scope::View, 7)).expect("a token");
+        for name in [NAME, LOCK_NAME] {
+            assert_eq!(fs::metadata(folder.path().join(name)).expect("it is there").uid(), owner, "{name}");
         }
     }
 

@@ -7,17 +7,11 @@ use axum::{
     extract::{Path, Query, State as Extract, rejection::QueryRejection},
     http::StatusCode,
 };
-use headroom_shared::protocol::{
-    event::{Event, What},
-    run::Run,
-};
+use headroom_shared::protocol::{event::Event, run::Run};
 use serde::Deserialize;
 
 use super::query;
-use crate::{
-    clock::now_ms,
-    server::{State, archive::asked, error::Refusal},
-};
+use crate::server::{State, archive::asked, error::Refusal};
 
 /// Runs where nobody says how many.
 const RUNS: u64 = 100;
@@ -76,18 +70,7 @@ pub async fn events(
 /// `DELETE /api/runs/{id}`.
 pub async fn delete(Extract(state): Extract<Arc<State>>, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
     let id = query::run(id)?;
-    let run = id.clone();
-    let ended = asked(&state.archive, move |archive| {
-        let ended = archive.run(&run)?.status.has_ended();
-        if ended {
-            archive.delete_run(&run)?;
-        }
-        Ok(ended)
-    });
-    if !ended.await? {
-        return Err(Refusal::run_not_ended());
-    }
-    // Those who watch drop it too; there is nothing left in history that would say so.
-    state.hub.event(Event { id: 0, time_ms: now_ms(), run: Some(id), what: What::RunDeleted });
+    // Those who watch are told by history, as of everything that happens.
+    asked(&state.archive, move |archive| archive.delete_run(&id)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

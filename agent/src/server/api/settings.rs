@@ -37,9 +37,7 @@ pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Resul
         archive.set_settings(&settings)?;
         Ok(settings)
     });
-    let kept = kept.await?;
-    state.settings.send_replace(kept.clone());
-    Ok(Json(kept))
+    Ok(Json(kept.await?))
 }
 
 fn check(settings: &Settings) -> Result<(), String> {

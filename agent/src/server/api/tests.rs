@@ -159,24 +159,15 @@ async fn runs_are_listed_read_exported_and_deleted() {
     assert_eq!(table.body.matches(",2.5,,,100,,\n").count(), 2500, "every iteration, over several pieces");
     assert_eq!(server.asked("GET", "/api/runs/ef/export.csv", view).await.status, 404);
     assert_eq!(server.asked("DELETE", "/api/runs/ab", control).await.status, 409, "it goes on");
-    let mut viewer = server.viewer().await;
     assert_eq!(server.asked("DELETE", "/api/runs/cd", control).await.status, 204);
     assert_eq!(server.asked("GET", "/api/runs/cd", view).await.status, 404);
-    let deleted = loop {
-        let said = crate::server::tests::talk::said(&mut viewer).await;
-        if said["type"] == "event" {
-            break said;
-        }
-    };
-    assert_eq!((deleted["what"]["kind"].as_str(), deleted["run"].as_str()), (Some("run_deleted"), Some("cd")));
     server.stop().await;
 }
 
 #[tokio::test]
-async fn settings_are_kept_and_told() {
+async fn settings_are_kept() {
     let server = Server::start().await;
     let bearer = format!("Authorization: Bearer {}", server.place.control);
-    let mut told = server.place.state.settings.subscribe();
     let settings = Settings {
         alerts: vec![Alert::MemoryAbove { percent: 95 }],
         price_per_kwh: Some(0.35),
@@ -184,7 +175,6 @@ async fn settings_are_kept_and_told() {
     };
     let body = serde_json::to_string(&settings).expect("JSON");
     assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], &body).await.status, 200);
-    assert_eq!(*told.borrow_and_update(), settings);
     let kept = server.asked("GET", "/api/settings", &server.place.view).await;
     assert_eq!(serde_json::from_str::<Settings>(&kept.body).expect("settings"), settings);
     for bad in ["", "{", "[]", r#"{"alerts":[{"on":"memory_above","percent":101}]}"#, r#"{"alerts":[{"on":"x"}]}"#] {

@@ -13,6 +13,7 @@ use tokio::{
 use super::*;
 use crate::server::{
     assets::Assets,
+    host::Given,
     made::{Place, event, moment, run},
 };
 use pipe::{Pipe, pipe};
@@ -20,7 +21,7 @@ use pipe::{Pipe, pipe};
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn place() -> Place {
-    Place::at("127.0.0.1:8420".parse().expect("an address"), Assets::default())
+    Place::at("127.0.0.1:8420".parse().expect("an address"), Assets::default(), Given::default())
 }
 
 /// The page's side.
@@ -73,10 +74,11 @@ impl Client {
     async fn refusal(mut self) -> (Refused, u16, u64) {
         let refusal = loop {
             match self.pipe.next().await.expect("last words").expect("they are whole") {
-                Message::Text(text) => match serde_json::from_str(&text).expect("a message") {
-                    ServerMessage::Refused(refusal) => break refusal,
-                    _ => {}
-                },
+                Message::Text(text) => {
+                    if let ServerMessage::Refused(refusal) = serde_json::from_str(&text).expect("a message") {
+                        break refusal;
+                    }
+                }
                 Message::Ping(_) => {}
                 other => panic!("{other:?}"),
             }

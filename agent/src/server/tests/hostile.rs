@@ -320,7 +320,8 @@ async fn those_who_never_finish_are_cut_off() {
     }
     // There is room for a few more; then those who come wait.
     is_well(&server).await;
-    for _ in 0..200 {
+    // The queue of some systems takes no more than 128.
+    for _ in 0..100 {
         held.push(slow(format!("GET / HTTP/1.1\r\nHost: {}\r\nX: ", server.address)).await);
     }
     tokio::time::pause();
@@ -366,7 +367,7 @@ async fn ten_thousand_connections_in_turn_and_at_once() {
     let room = usize::try_from(limits::raise_open_files(N as u64 + 2000)).unwrap_or(N).saturating_sub(1500);
     let mut connecting = JoinSet::new();
     for _ in 0..room.min(N) {
-        connecting.spawn(timeout(PATIENCE, TcpStream::connect(server.address)));
+        connecting.spawn(timeout(Duration::from_secs(2), TcpStream::connect(server.address)));
     }
     let mut held = vec![];
     while let Some(connected) = connecting.join_next().await {

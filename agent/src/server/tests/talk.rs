@@ -16,7 +16,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest},
 };
 
-use crate::server::{assets::Assets, made::Place, serve};
+use crate::server::{assets::Assets, host::Given, made::Place, serve};
 
 /// Far above what any answer takes; a hang becomes a failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,10 +33,15 @@ pub struct Server {
 
 impl Server {
     pub async fn with(assets: Assets) -> Self {
+        Self::given(assets, Given::default()).await
+    }
+
+    /// One whose owner gave more than its address.
+    pub async fn given(assets: Assets, given: Given) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (end, ended) = oneshot::channel();
-        let place = Place::at(address, assets);
+        let place = Place::at(address, assets, given);
         let state = Arc::clone(&place.state);
         let served = tokio::spawn(serve(listener, state, None, async {
             let _ = ended.await;
