@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod data;
 mod diagnose;
+mod doctor;
 mod export;
 mod fixes;
 mod gpus;
@@ -60,6 +61,9 @@ pub enum Error {
     /// `data`.
     #[error(transparent)]
     Data(#[from] data::Error),
+    /// `doctor`.
+    #[error(transparent)]
+    Doctor(#[from] doctor::Error),
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
@@ -95,7 +99,7 @@ impl Error {
             Self::Watch(error) => error.exit(),
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
+            Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
         }
     }
 
@@ -109,7 +113,7 @@ impl Error {
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
             Self::Watch(error) => error.hint(),
-            Self::Print(_) => None,
+            Self::Doctor(_) | Self::Print(_) => None,
         }
     }
 }
@@ -145,6 +149,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("watch") => watch::run(args),
         Some("sample") => sample::run(args),
         Some("bench") => bench::run(args),
+        Some("doctor") => doctor::run(args),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),
@@ -164,6 +169,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("watch") => print_and_succeed(&watch::help()),
         Some("sample") => print_and_succeed(&sample::help()),
         Some("bench") => print_and_succeed(&bench::help()),
+        Some("doctor") => print_and_succeed(&doctor::help()),
         _ => Err(unknown_command(&topic)),
     }
 }
@@ -195,6 +201,7 @@ Commands:
   data      Make training data of a text, as nanoGPT reads it
   bench     Measure how fast this machine trains and writes
   serve     Serve the page on this machine
+  doctor    Say what of this machine can be read, and why the rest cannot
 
   help COMMAND, or COMMAND --help   Say more of a command
   --version                         Print the version

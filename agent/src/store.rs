@@ -4,6 +4,22 @@
 //! says so, and what is told live goes on. Several programs write to one file: the agent its samples and alerts, each
 //! `headroom watch` its run.
 
+mod archive;
+mod backup;
+mod events;
+mod file;
+mod keep;
+mod queue;
+mod range;
+mod resolution;
+mod rollup;
+mod samples;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod writer;
+
 use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
@@ -16,18 +32,32 @@ use headroom_shared::protocol::{
     state::HistoryState,
 };
 
+use crate::clock::now_ms;
+pub use archive::{Archive, Card};
+use file::HistoryFile;
+use keep::FULL_MS;
+pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
+use queue::Queue;
+use thread::Thread;
+use writer::{Role, Writer};
+
 /// What the store tells while it works.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     /// Its state changed.
     State(HistoryState),
     /// An event was written, by this program or another, and has its number; or it could not be, and its number is 0.
+    /// One that was told with 0 is written later where it can be, and not told again.
     Event(Event),
 }
 
 /// The agent's side: a thread that writes, and readers. A clone is the same store.
 #[derive(Clone, Debug)]
-pub struct Store {}
+pub struct Store {
+    queue: Arc<Queue>,
+    archive: Archive,
+    thread: Arc<Thread>,
+}
 
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +65,12 @@ pub enum Error {
     /// No run of that number.
     #[error("there is no run {0}")]
     NoRun(String),
+    /// Several runs' numbers begin so: these among them.
+    #[error("several runs begin with {0}: {1}")]
+    Ambiguous(String, String),
+    /// A run that goes on is not deleted.
+    #[error("run {0} has not ended")]
+    NotEnded(String),
     /// The file cannot be read or written.
     #[error("history cannot be used: {0}")]
     Unusable(String),
@@ -47,24 +83,43 @@ impl Store {
     /// # Errors
     /// The system gives no thread.
     pub fn open(folder: &Path, tell: impl Fn(Told) + Send + Sync + 'static) -> std::io::Result<Self> {
-        let _ = folder;
-        tell(Told::State(HistoryState::Paused { reason: "not built yet".to_owned(), since_ms: 0 }));
-        Ok(Self {})
+        Self::open_with(folder, Keep::default(), tell)
+    }
+
+    /// The same, with what its owner allows it.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn open_with(folder: &Path, keep: Keep, tell: impl Fn(Told) + Send + Sync + 'static) -> std::io::Result<Self> {
+        let file = HistoryFile::new(folder);
+        let queue = Arc::new(Queue::new());
+        let archive = Archive::beside(file.clone(), Arc::clone(&queue));
+        // Read here: whoever asks once this returns has all events up to one, and is told all after it.
+        let last_told = archive.last_event().ok();
+        let writer = Writer::new(file, keep, Role::Agent).told_until(last_told);
+        let thread = Thread::start(writer, Arc::clone(&queue), tell)?;
+        Ok(Self { queue, archive, thread: Arc::new(thread) })
+    }
+
+    /// Writes what waits, for some seconds at most, and ends the thread; what comes later is not kept. The last clone
+    /// does it too, which may never go where what is told holds one.
+    pub fn close(&self) {
+        self.thread.end();
     }
 
     /// The cards that samples are of, by their places.
     pub fn inventory(&self, gpus: &[Gpu]) {
-        let _ = gpus;
+        self.queue.set_inventory(gpus.to_vec());
     }
 
     /// Keeps samples; drops them where the disk is too slow.
     pub fn telemetry(&self, telemetry: Arc<Telemetry>) {
-        let _ = telemetry;
+        self.queue.push_telemetry(telemetry);
     }
 
     /// Keeps an event; it is told when it has its number.
     pub fn append(&self, run: Option<&str>, what: What) {
-        let _ = (run, what);
+        self.queue.push_event(now_ms(), run, what);
     }
 
     /// Runs, newest first, at most so many; those that have not ended come whatever their age.
@@ -72,8 +127,7 @@ impl Store {
     /// # Errors
     /// History cannot be read.
     pub fn runs(&self, n_max: usize) -> Result<Vec<Run>, Error> {
-        let _ = n_max;
-        Ok(vec![])
+        self.archive.runs(n_max)
     }
 
     /// One run.
@@ -81,7 +135,7 @@ impl Store {
     /// # Errors
     /// There is none, or history cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, Error> {
-        Err(Error::NoRun(id.to_owned()))
+        self.archive.run(id)
     }
 
     /// Events after a number, of one run or of all, oldest first, at most so many.
@@ -89,8 +143,7 @@ impl Store {
     /// # Errors
     /// History cannot be read.
     pub fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error> {
-        let _ = (run, after, n_max);
-        Ok(vec![])
+        self.archive.events(run, after, n_max)
     }
 
     /// Number of the newest event.
@@ -98,7 +151,7 @@ impl Store {
     /// # Errors
     /// History cannot be read.
     pub fn last_event(&self) -> Result<u64, Error> {
-        Ok(0)
+        self.archive.last_event()
     }
 
     /// Deletes a run that has ended, and all that is kept of it.
@@ -106,26 +159,34 @@ impl Store {
     /// # Errors
     /// There is none, it has not ended, or history cannot be written.
     pub fn delete_run(&self, id: &str) -> Result<(), Error> {
-        Err(Error::NoRun(id.to_owned()))
+        self.archive.delete_run(id, now_ms())
     }
 
     /// Samples at full rate after a time, oldest first, at most so many moments; places are those of the last
-    /// [`Store::inventory`].
+    /// [`Store::inventory`]. Those of the last minute are among them whether they are written or not. Their numbers
+    /// are 0: a number is of the live stream alone.
     ///
     /// # Errors
     /// History cannot be read.
     pub fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error> {
-        let _ = (time_ms, n_max);
-        Ok(vec![])
+        let inventory = self.queue.inventory();
+        let place_of = |uuid: &str| inventory.iter().find(|gpu| gpu.uuid == uuid).map(|gpu| gpu.index);
+        // Taken first: what is written in between is in both, and counts once.
+        let recent = self.queue.recent_after(time_ms);
+        let mut moments = self.archive.telemetry_after(place_of, time_ms, n_max)?;
+        let last_ms = moments.last().map_or(time_ms, |moment| moment.time_ms);
+        let room = n_max.saturating_sub(moments.len());
+        let unwritten = recent.iter().filter(|moment| moment.time_ms > last_ms).take(room);
+        moments.extend(unwritten.map(|moment| Telemetry { seq: 0, ..(**moment).clone() }));
+        Ok(moments)
     }
 
-    /// A card over a range of time, in about so many points.
+    /// A card over a range of time, in at most so many points: the finest that are left of each part of it.
     ///
     /// # Errors
     /// History cannot be read.
     pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
-        let _ = n_points;
-        Ok(History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms: 100, times_ms: vec![], series: vec![] })
+        self.archive.history(gpu, from_ms, to_ms, n_points)
     }
 
     /// What the owner set.
@@ -133,7 +194,7 @@ impl Store {
     /// # Errors
     /// History cannot be read.
     pub fn settings(&self) -> Result<Settings, Error> {
-        Ok(Settings::default())
+        self.archive.settings()
     }
 
     /// Keeps what the owner set.
@@ -141,15 +202,17 @@ impl Store {
     /// # Errors
     /// History cannot be written.
     pub fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
-        let _ = settings;
-        Ok(())
+        self.archive.set_settings(settings)
     }
 }
 
 /// The side of a program that writes one run and lives as long as it: `headroom watch`. It works with or without an
 /// agent, writes on a thread of its own, and keeps what cannot be written yet, within a bound.
 #[derive(Debug)]
-pub struct Recorder {}
+pub struct Recorder {
+    queue: Arc<Queue>,
+    thread: Thread,
+}
 
 impl Recorder {
     /// Opens the history of a folder for writing one run's events.
@@ -157,17 +220,20 @@ impl Recorder {
     /// # Errors
     /// The system gives no thread.
     pub fn open(folder: &Path) -> std::io::Result<Self> {
-        let _ = folder;
-        Ok(Self {})
+        let queue = Arc::new(Queue::new());
+        let writer = Writer::new(HistoryFile::new(folder), Keep::default(), Role::Watcher);
+        let thread = Thread::start(writer, Arc::clone(&queue), |_| {})?;
+        Ok(Self { queue, thread })
     }
 
     /// Keeps an event of a run.
     pub fn append(&self, run: &str, what: What) {
-        let _ = (run, what);
+        self.queue.push_event(now_ms(), Some(run), what);
     }
 
-    /// Waits until everything is written, or as long as it takes to give up: what is lost then.
+    /// Waits until everything is written, or as long as it takes to give up, some seconds: how many events are lost then.
     pub fn finish(self) -> u64 {
-        0
+        self.thread.end();
+        self.queue.n_unwritten()
     }
 }

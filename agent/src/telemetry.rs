@@ -1,11 +1,54 @@
 //! What the cards and the machine are doing, read through NVML in threads of their own.
 //!
 //! Nobody above sees NVML: what is read leaves as the protocol's values, by a call on the thread that read them. A card
-//! or a driver that goes away is a state, and looked for until it is back.
+//! or a driver that goes away is a state, and looked for until it is back. One thread reads ten times a second what is
+//! quickly read, another once a second all else, so that what is slow delays nothing; each is a loop around a function
+//! that reads one moment.
 
-use std::path::PathBuf;
+mod answers;
+mod cards;
+mod clock;
+pub mod energy;
+mod facts;
+mod host;
+mod library;
+mod names;
+mod processes;
+mod reader;
+mod sample;
+mod scan;
+mod shared;
+mod slow;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu, state::DriverState};
+
+use crate::clock::now_ms;
+use clock::{Moment, Ticks};
+use host::Host;
+use reader::Reader;
+use shared::Shared;
+use slow::SlowReader;
+
+/// How often [`Telemetry`] is read.
+pub const PERIOD: Duration = Duration::from_millis(100);
+/// How often [`Slow`] is.
+pub const SLOW_PERIOD: Duration = Duration::from_secs(1);
+/// How long the end of reading is waited for. A call into a driver that hangs does not come back, and the program is to
+/// end all the same.
+const END_MAX: Duration = Duration::from_secs(2);
 
 /// What is read, and from where.
 #[derive(Clone, Debug)]
@@ -23,9 +66,9 @@ pub enum Observed {
     Driver(DriverState),
     /// The list of cards changed; the whole of it.
     Inventory(Vec<Gpu>),
-    /// Ten times a second.
+    /// Ten times a second, while a driver answers.
     Telemetry(Telemetry),
-    /// Once a second.
+    /// Once a second, with a driver or without.
     Slow(Slow),
     /// A card stopped answering: its UUID.
     CardLost(String),
@@ -35,14 +78,65 @@ pub enum Observed {
 
 /// Threads that read; they end when this is dropped.
 #[derive(Debug)]
-pub struct Sampler {}
+pub struct Sampler {
+    /// Dropped, they tell both threads to end.
+    stops: Vec<Sender<()>>,
+    /// Says nothing, and closes when both have ended.
+    ended: Receiver<()>,
+    end_max: Duration,
+}
 
 /// Starts reading.
 ///
 /// # Errors
 /// The system gives no thread.
-pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) -> std::io::Result<Sampler> {
-    let _ = options;
-    tell(Observed::Driver(DriverState::NoLibrary));
-    Ok(Sampler {})
+pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) -> io::Result<Sampler> {
+    let shared = Arc::new(Shared::default());
+    let mut reader = Reader::new(options.library, Arc::clone(&shared));
+    let mut slow = SlowReader::new(shared, Host::new(options.disk_folder));
+    let tell = Arc::new(tell);
+    let start = Instant::now();
+    let (running, ended) = channel();
+    let mut sampler = Sampler { stops: Vec::new(), ended, end_max: END_MAX };
+    let tell_fast = Arc::clone(&tell);
+    sampler.repeat("telemetry", PERIOD, start, running.clone(), move |now| {
+        reader.read(now).into_iter().for_each(&*tell_fast);
+    })?;
+    sampler.repeat("telemetry, slow", SLOW_PERIOD, start, running, move |now| tell(Observed::Slow(slow.read(now))))?;
+    Ok(sampler)
+}
+
+impl Sampler {
+    fn repeat(
+        &mut self,
+        name: &str,
+        period: Duration,
+        start: Instant,
+        running: Sender<()>,
+        mut read: impl FnMut(Moment) + Send + 'static,
+    ) -> io::Result<()> {
+        let (stop, stopped) = channel::<()>();
+        self.stops.push(stop);
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let mut ticks = Ticks::new(start, period);
+            loop {
+                read(Moment { wall_ms: now_ms(), since_start: start.elapsed() });
+                match stopped.recv_timeout(ticks.wait(Instant::now())) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            // NVML ends before the thread is said to have.
+            drop(read);
+            drop(running);
+        })?;
+        Ok(())
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stops.clear();
+        let _ = self.ended.recv_timeout(self.end_max);
+    }
 }

@@ -70,6 +70,7 @@ fn help() {
     assert_snapshot!("help_watch", text(&run(&["watch", "--help"]).stdout));
     assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_bench", text(&run(&["bench", "--help"]).stdout));
+    assert_snapshot!("help_doctor", text(&run(&["doctor", "--help"]).stdout));
     assert_snapshot!("help_gpus", text(&run(&["gpus", "--help"]).stdout));
 }
 
@@ -104,7 +105,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["runs", "token", "doctor"] {
+    for command in ["runs", "token"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),

@@ -15,8 +15,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kernels", &["shared"]),
     ("web", &["shared"]),
     ("web/demo", &["shared", "kernels"]),
-    ("agent", &["shared", "kernels"]),
-    ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests"]),
+    ("agent", &["shared", "kernels", "tests/fake_nvml"]),
+    ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests", "tests/fake_nvml"]),
+    ("tests/fake_nvml", &[]),
     ("xtask", &["shared"]),
     ("fuzz", &["shared", "kernels"]),
 ];

@@ -29,6 +29,15 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Writes a script that can be run.
+pub fn write_program(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).doing(|| format!("write {}", path.display()))?;
+    #[cfg(unix)]
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .doing(|| format!("make {} a program", path.display()))?;
+    Ok(())
+}
+
 /// Makes `folder` an empty one.
 pub fn remake(folder: &Path) -> Result<()> {
     if folder.is_dir() {

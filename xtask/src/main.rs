@@ -6,9 +6,11 @@ mod bench;
 mod browser;
 mod bundle;
 mod compress;
+mod cross;
 mod failure;
 mod files;
 mod fuzz;
+mod gpu;
 mod hosts;
 mod lint;
 mod optimize;
@@ -16,6 +18,7 @@ mod outcome;
 mod packages;
 mod page;
 mod pins;
+mod python;
 mod run;
 mod shell;
 mod size;
@@ -43,9 +46,13 @@ cargo xtask lint                        cargo fmt and clippy, as the continuous 
 cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
     Runs the fuzz targets, or one: over the kept corpus, then for 60 seconds each, or N, over what is made of it.
     --seconds 0 is the corpus alone; TARGET --input FILE one input.
-cargo xtask ci                          lint, the page and its size, fuzz for a minute, then test
+cargo xtask cross                       whether the agent compiles for Windows and for Linux on aarch64
+cargo xtask ci                          lint, cross, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
+cargo xtask gpu [--headroom FILE] [--load COMMAND] [--out FOLDER]
+    What only a real card can show, into bench/results: every reading, agreement with nvidia-smi, what telemetry costs
+    while the card computes. --headroom is a program that was built elsewhere; PyTorch is the load where none is named.
 cargo xtask help                        this text
 
 HEADROOM_TOOLS_DIR  keeps fetched programs elsewhere than in .tools
@@ -78,6 +85,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         "ci" => {
             args.finish()?;
             lint::run(&shell)?;
+            cross::run(&shell)?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
             fuzz::run(&shell, Args::new(fuzz::IN_CI.map(str::to_owned)))?;
@@ -90,6 +98,11 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         }
         "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,
+        "gpu" => gpu::run(&shell, args)?,
+        "cross" => {
+            args.finish()?;
+            cross::run(&shell)?;
+        }
         "help" | "--help" | "-h" => help(),
         unknown => {
             return Err(Failure::new(format!("unknown command `{unknown}`")).hint("`cargo xtask help` lists them"));

@@ -97,8 +97,17 @@ pub const MKDOCS: Pin = Pin {
     why: "makes another one, where Python is installed",
 };
 
+/// A C compiler for every system, where this one has none; its version stands in xtask/zig.txt, too.
+pub const ZIG: Pin = Pin {
+    package: "ziglang",
+    version: "0.17.1",
+    brings: "zig",
+    source: Source::Pip,
+    why: "compiles C for other systems, where Python is installed",
+};
+
 /// All of them, for `cargo xtask help`.
-pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS];
+pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, ZIG];
 
 impl Pin {
     /// The version as the program prints it: binaryen counts only majors.
@@ -155,12 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn mkdocs_and_what_it_needs_have_one_version_each() {
+    fn python_packages_and_what_they_need_have_one_version_each() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
-        let list = std::fs::read_to_string(root.join("tests/hosts/mkdocs/requirements.txt")).expect("a list");
-        let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-        assert!(lines.contains(&&*format!("mkdocs=={}", MKDOCS.version)), "{lines:?}");
-        assert!(lines.iter().all(|line| line.contains("==")), "{lines:?}");
+        for (pin, list) in [(MKDOCS, "tests/hosts/mkdocs/requirements.txt"), (ZIG, "xtask/zig.txt")] {
+            let list = std::fs::read_to_string(root.join(list)).expect("a list");
+            let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+            assert!(lines.contains(&&*format!("{}=={}", pin.package, pin.version)), "{lines:?}");
+            assert!(lines.iter().all(|line| line.contains("==")), "{lines:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -29,7 +29,11 @@ impl Shell {
     /// Reads the environment.
     pub fn new() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let root = manifest.parent().unwrap_or(manifest).to_path_buf();
+        let mut root = manifest.parent().unwrap_or(manifest).to_path_buf();
+        if !root.is_dir() {
+            // Built elsewhere, and carried to a machine with a card.
+            root = env::current_dir().doing(|| "find the current folder".into())?;
+        }
         let folder = |variable: &str, usual: &str| match env::var_os(variable) {
             Some(chosen) if !chosen.is_empty() => root.join(chosen),
             _ => root.join(usual),
@@ -88,6 +92,12 @@ impl Cmd {
     pub fn dir(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
+    }
+
+    /// Starts it, its output aside, and does not wait.
+    pub fn start(mut self) -> Result<Child> {
+        self.command.stdout(Stdio::null());
+        self.command.spawn().map_err(|error| self.failure(&error.to_string(), ""))
     }
 
     /// Runs to the end with our own output; `hint` says what to do where it fails.

@@ -1,5 +1,7 @@
 //! A training run that is watched, or that `headroom train` makes.
 
+mod fold;
+
 use serde::{Deserialize, Serialize};
 
 /// A run, as far as it is known.

@@ -1,0 +1,184 @@
+//! When an alert goes off and when it is over: what is told of cards and runs in, events out. No clock and no thread:
+//! time is what is told with each.
+//!
+//! A value that trembles at its bound makes no flood: it has to stay beyond the bound for a while to set the alert off,
+//! and well within it for longer to end it.
+
+mod level;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use headroom_shared::protocol::{
+    Telemetry,
+    alert::{ALERTS_MAX, Alert},
+    event::{Event, What},
+    gpu::Gpu,
+    run::Run,
+};
+
+use crate::telemetry::Observed;
+use level::{Edge, Level};
+use runs::Runs;
+
+/// How far a temperature has to fall below its bound.
+const TEMPERATURE_MARGIN_CELSIUS: f64 = 3.0;
+/// How far the share of used memory has to fall below its bound.
+const MEMORY_MARGIN_PERCENT: f64 = 2.0;
+
+/// Something to be kept, shown and sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raised {
+    /// The run it belongs to.
+    pub run: Option<String>,
+    /// [`What::Alert`] or [`What::AlertOver`].
+    pub what: What,
+}
+
+/// The owner's rules, and how each stands.
+#[derive(Debug, Default)]
+pub struct Alerts {
+    rules: Vec<Alert>,
+    /// What cards there are, by their places.
+    gpus: Vec<Gpu>,
+    /// UUIDs of those that do not answer.
+    lost: BTreeSet<String>,
+    /// How the rules of values stand, each for each card.
+    levels: Vec<(Alert, String, Level)>,
+    runs: Runs,
+}
+
+impl Alerts {
+    /// Alerts by these rules. Runs that have not ended are watched from now on.
+    pub fn new(rules: &[Alert], runs: &[Run], now_ms: u64) -> Self {
+        let mut alerts = Self::default();
+        runs.iter().filter(|run| !run.status.has_ended()).for_each(|run| alerts.runs.progress(&run.id, now_ms));
+        alerts.set(rules);
+        alerts
+    }
+
+    /// Other rules: what went off by one that is no more is over, and what one that is new finds goes off.
+    pub fn set(&mut self, rules: &[Alert]) -> Vec<Raised> {
+        let mut new = Vec::new();
+        for rule in rules {
+            if new.len() < ALERTS_MAX && !new.contains(rule) {
+                new.push(*rule);
+            }
+        }
+        let old = std::mem::replace(&mut self.rules, new);
+        let gone: Vec<Alert> = old.iter().filter(|rule| !self.rules.contains(rule)).copied().collect();
+        let mut raised = Vec::new();
+        for alert in gone {
+            raised.extend(self.forget(alert));
+        }
+        if self.rules.contains(&Alert::CardLost) && !old.contains(&Alert::CardLost) {
+            raised.extend(self.lost.iter().map(|uuid| card_lost(uuid.clone())));
+        }
+        raised
+    }
+
+    fn forget(&mut self, alert: Alert) -> Vec<Raised> {
+        let is_its = |of: &Alert| *of == alert;
+        let active = self.levels.iter().filter(|(of, _, level)| is_its(of) && level.is_on());
+        let mut raised: Vec<_> = active.map(|(_, uuid, _)| over_of_card(alert, uuid.clone())).collect();
+        self.levels.retain(|(of, ..)| !is_its(of));
+        if alert == Alert::CardLost {
+            raised.extend(self.lost.iter().map(|uuid| over_of_card(alert, uuid.clone())));
+        }
+        raised.extend(self.runs.forget(alert));
+        raised
+    }
+
+    /// Takes what is told of the cards.
+    pub fn observe(&mut self, observed: &Observed) -> Vec<Raised> {
+        match observed {
+            Observed::Inventory(gpus) => {
+                self.gpus.clone_from(gpus);
+                vec![]
+            }
+            Observed::Telemetry(telemetry) => self.telemetry(telemetry),
+            Observed::CardLost(uuid) => {
+                let is_new = self.lost.insert(uuid.clone());
+                self.if_card_lost_is_asked(is_new, || card_lost(uuid.clone()))
+            }
+            Observed::CardBack(uuid) => {
+                // A card that never answered has its own name only now.
+                let uuid = if self.lost.remove(uuid) { Some(uuid.clone()) } else { self.unknown() };
+                uuid.map_or_else(Vec::new, |uuid| {
+                    self.lost.remove(&uuid);
+                    self.if_card_lost_is_asked(true, || over_of_card(Alert::CardLost, uuid))
+                })
+            }
+            Observed::Driver(_) | Observed::Slow(_) => vec![],
+        }
+    }
+
+    /// A card that was lost under a name that no card has any more.
+    fn unknown(&self) -> Option<String> {
+        self.lost.iter().find(|uuid| !self.gpus.iter().any(|gpu| gpu.uuid == **uuid)).cloned()
+    }
+
+    fn if_card_lost_is_asked(&self, is_news: bool, raised: impl FnOnce() -> Raised) -> Vec<Raised> {
+        if is_news && self.rules.contains(&Alert::CardLost) { vec![raised()] } else { vec![] }
+    }
+
+    fn telemetry(&mut self, telemetry: &Telemetry) -> Vec<Raised> {
+        let mut raised = Vec::new();
+        for sample in &telemetry.gpus {
+            let Some(gpu) = self.gpus.iter().find(|gpu| gpu.index == sample.gpu) else { continue };
+            for &alert in &self.rules {
+                let (value, bound, margin) = match alert {
+                    Alert::TemperatureAbove { celsius } => {
+                        let value = sample.temperature_celsius.get().map(|&celsius| celsius as f64);
+                        (value, celsius as f64, TEMPERATURE_MARGIN_CELSIUS)
+                    }
+                    Alert::MemoryAbove { percent } => {
+                        let total = gpu.memory_total_bytes.get().filter(|&&total| total > 0);
+                        let share = |(used, total): (&u64, &u64)| 100.0 * *used as f64 / *total as f64;
+                        (sample.memory_used_bytes.get().zip(total).map(share), percent as f64, MEMORY_MARGIN_PERCENT)
+                    }
+                    Alert::NoProgress { .. } | Alert::CardLost | Alert::RunFailed => continue,
+                };
+                // What is not known neither sets an alert off nor ends it.
+                let Some(value) = value else { continue };
+                let level = level_of(&mut self.levels, alert, &gpu.uuid);
+                let gpu = || Some(gpu.uuid.clone());
+                let what = match level.step(value, bound, margin, telemetry.time_ms) {
+                    Some(Edge::On) => What::Alert { alert, gpu: gpu(), value: Some(value) },
+                    Some(Edge::Over) => What::AlertOver { alert, gpu: gpu() },
+                    None => continue,
+                };
+                raised.push(Raised { run: None, what });
+            }
+        }
+        raised
+    }
+
+    /// Takes what happened to a run.
+    pub fn event(&mut self, event: &Event) -> Vec<Raised> {
+        event.run.as_deref().map_or_else(Vec::new, |run| self.runs.event(&self.rules, run, event))
+    }
+
+    /// Lets time pass: runs that make no progress tell nothing. To be called about once a second.
+    pub fn tick(&mut self, now_ms: u64) -> Vec<Raised> {
+        self.runs.tick(&self.rules, now_ms)
+    }
+}
+
+fn level_of<'a>(levels: &'a mut Vec<(Alert, String, Level)>, alert: Alert, uuid: &str) -> &'a mut Level {
+    let position = levels.iter().position(|(of, card, _)| *of == alert && card == uuid).unwrap_or_else(|| {
+        levels.push((alert, uuid.to_owned(), Level::default()));
+        levels.len() - 1
+    });
+    &mut levels[position].2
+}
+
+fn card_lost(uuid: String) -> Raised {
+    Raised { run: None, what: What::Alert { alert: Alert::CardLost, gpu: Some(uuid), value: None } }
+}
+
+fn over_of_card(alert: Alert, uuid: String) -> Raised {
+    Raised { run: None, what: What::AlertOver { alert, gpu: Some(uuid) } }
+}

@@ -1,0 +1,217 @@
+//! Every rule goes off, is over, and is forgotten.
+
+use headroom_shared::protocol::{
+    Telemetry,
+    alert::Alert,
+    event::{Event, What},
+    gpu::{Gpu, Sample},
+    reading::{Reading, Why},
+    run::{Iteration, RunStatus},
+};
+
+use super::{Alerts, Observed, Raised};
+
+const HOT: Alert = Alert::TemperatureAbove { celsius: 85 };
+const FULL: Alert = Alert::MemoryAbove { percent: 90 };
+const QUIET: Alert = Alert::NoProgress { minutes: 10 };
+const MINUTE_MS: u64 = 60_000;
+
+fn missing<T>() -> Reading<T> {
+    Reading::missing(Why::NotSupported)
+}
+
+fn gpu(index: u32) -> Gpu {
+    Gpu {
+        index,
+        uuid: format!("GPU-{index}"),
+        name: "NVIDIA GeForce RTX 4070".to_owned(),
+        present: true,
+        memory_total_bytes: Reading::Is(1000),
+        compute_capability: missing(),
+        power_limit_watts: missing(),
+        power_limit_max_watts: missing(),
+        temperature_slowdown_celsius: missing(),
+        temperature_shutdown_celsius: missing(),
+        clock_sm_max_mhz: missing(),
+        clock_memory_max_mhz: missing(),
+        mig_enabled: missing(),
+        nvlinks_active: missing(),
+        pci_bus_id: missing(),
+    }
+}
+
+fn sample(gpu: u32, celsius: Reading<u64>, used: Reading<u64>) -> Sample {
+    Sample {
+        gpu,
+        memory_used_bytes: used,
+        memory_free_bytes: missing(),
+        memory_reserved_bytes: missing(),
+        utilization_percent: missing(),
+        memory_utilization_percent: missing(),
+        power_watts: missing(),
+        clock_sm_mhz: missing(),
+        clock_memory_mhz: missing(),
+        temperature_celsius: celsius,
+        throttle: missing(),
+    }
+}
+
+fn alerts(rules: &[Alert]) -> Alerts {
+    let mut alerts = Alerts::new(rules, &[], 0);
+    alerts.observe(&Observed::Inventory(vec![gpu(0), gpu(1)]));
+    alerts
+}
+
+/// Two cards for a time, of which the second is as given; what is told, with its second.
+fn seconds(
+    alerts: &mut Alerts,
+    span: std::ops::Range<u64>,
+    celsius: &Reading<u64>,
+    used: &Reading<u64>,
+) -> Vec<(u64, What)> {
+    let mut told = Vec::new();
+    for tenth in 10 * span.start..10 * span.end {
+        let gpus = vec![sample(0, Reading::Is(50), Reading::Is(10)), sample(1, celsius.clone(), used.clone())];
+        let raised = alerts.observe(&Observed::Telemetry(Telemetry { seq: tenth, time_ms: 100 * tenth, gpus }));
+        told.extend(raised.into_iter().map(|Raised { run, what }| {
+            assert_eq!(run, None);
+            (tenth / 10, what)
+        }));
+    }
+    told
+}
+
+fn on(alert: Alert, value: f64) -> What {
+    What::Alert { alert, gpu: Some("GPU-1".to_owned()), value: Some(value) }
+}
+
+fn over(alert: Alert) -> What {
+    What::AlertOver { alert, gpu: Some("GPU-1".to_owned()) }
+}
+
+#[test]
+fn a_hot_card_and_a_full_one_are_told_each_by_itself() {
+    let mut alerts = alerts(&[HOT, FULL]);
+    let is = Reading::Is::<u64>;
+    assert_eq!(seconds(&mut alerts, 0..60, &is(85), &is(900)), []);
+    assert_eq!(seconds(&mut alerts, 60..120, &is(86), &is(900)), [(63, on(HOT, 86.0))]);
+    assert_eq!(seconds(&mut alerts, 120..180, &is(90), &is(950)), [(123, on(FULL, 95.0))]);
+    assert_eq!(seconds(&mut alerts, 180..300, &is(83), &is(881)), [], "within, but not well within");
+    assert_eq!(seconds(&mut alerts, 300..400, &is(60), &is(100)), [(360, over(HOT)), (360, over(FULL))]);
+}
+
+#[test]
+fn what_is_not_known_changes_nothing() {
+    let mut alerts = alerts(&[HOT, FULL]);
+    let (unknown, hot, full) = (missing(), Reading::Is(99), Reading::Is(999));
+    assert_eq!(seconds(&mut alerts, 0..100, &unknown, &unknown), []);
+    assert_eq!(seconds(&mut alerts, 100..110, &hot, &full).len(), 2);
+    assert_eq!(seconds(&mut alerts, 110..1000, &unknown, &unknown), []);
+    let mut alerts = Alerts::new(&[FULL], &[], 0);
+    alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { memory_total_bytes: Reading::Is(0), ..gpu(1) }]));
+    assert_eq!(seconds(&mut alerts, 0..100, &hot, &full), [], "a share of nothing is none");
+}
+
+#[test]
+fn a_lost_card_is_told_until_it_is_back() {
+    let mut alerts = alerts(&[Alert::CardLost]);
+    let lost = || Observed::CardLost("GPU-1".to_owned());
+    let back = || Observed::CardBack("GPU-1".to_owned());
+    let whats = |raised: Vec<Raised>| raised.into_iter().map(|raised| raised.what).collect::<Vec<_>>();
+    let on = What::Alert { alert: Alert::CardLost, gpu: Some("GPU-1".to_owned()), value: None };
+    assert_eq!(whats(alerts.observe(&lost())), std::slice::from_ref(&on));
+    assert_eq!(whats(alerts.observe(&lost())), []);
+    assert_eq!(whats(alerts.set(&[])), [over(Alert::CardLost)]);
+    assert_eq!(whats(alerts.set(&[Alert::CardLost])), [on], "a rule that is new finds what is lost already");
+    assert_eq!(whats(alerts.observe(&back())), [over(Alert::CardLost)]);
+    assert_eq!(whats(alerts.observe(&back())), []);
+}
+
+#[test]
+fn a_card_that_never_answered_is_over_under_the_name_it_was_lost_by() {
+    let mut alerts = alerts(&[Alert::CardLost]);
+    alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { uuid: "unknown-1".to_owned(), ..gpu(1) }]));
+    assert_eq!(alerts.observe(&Observed::CardLost("unknown-1".to_owned())).len(), 1);
+    alerts.observe(&Observed::Inventory(vec![gpu(0), gpu(1)]));
+    let raised = alerts.observe(&Observed::CardBack("GPU-1".to_owned()));
+    let what = What::AlertOver { alert: Alert::CardLost, gpu: Some("unknown-1".to_owned()) };
+    assert_eq!(raised, [Raised { run: None, what }]);
+}
+
+#[test]
+fn a_rule_that_is_gone_is_over_and_one_that_stays_is_not_told_again() {
+    let mut alerts = alerts(&[HOT, FULL]);
+    let (hot, full) = (Reading::Is(99), Reading::Is(999));
+    assert_eq!(seconds(&mut alerts, 0..10, &hot, &full).len(), 2);
+    let raised = alerts.set(&[FULL, FULL, Alert::TemperatureAbove { celsius: 90 }]);
+    assert_eq!(raised, [Raised { run: None, what: over(HOT) }]);
+    let told = seconds(&mut alerts, 10..20, &hot, &full);
+    assert_eq!(told, [(13, on(Alert::TemperatureAbove { celsius: 90 }, 99.0))]);
+}
+
+fn event(time_ms: u64, what: What) -> Event {
+    Event { id: 1, time_ms, run: Some("r".to_owned()), what }
+}
+
+fn iteration(time_ms: u64) -> Event {
+    let iteration = Iteration {
+        iter: 1,
+        loss: None,
+        time_ms: 1.0,
+        tokens_per_second: None,
+        mfu_printed_percent: None,
+        mfu_percent: None,
+    };
+    event(time_ms, What::RunIteration(iteration))
+}
+
+fn ended(status: RunStatus) -> Event {
+    event(0, What::RunStatus { status, energy_joules: None })
+}
+
+#[test]
+fn a_run_without_progress_is_told_once_and_is_over_when_it_goes_on() {
+    let mut alerts = alerts(&[QUIET, Alert::NoProgress { minutes: 30 }]);
+    assert_eq!(alerts.event(&iteration(0)), []);
+    assert_eq!(alerts.tick(10 * MINUTE_MS - 1), []);
+    let of_run = |what| Raised { run: Some("r".to_owned()), what };
+    let on = |alert, minutes| of_run(What::Alert { alert, gpu: None, value: Some(minutes) });
+    let over = |alert| of_run(What::AlertOver { alert, gpu: None });
+    assert_eq!(alerts.tick(10 * MINUTE_MS), [on(QUIET, 10.0)]);
+    assert_eq!(alerts.tick(20 * MINUTE_MS), []);
+    assert_eq!(alerts.tick(31 * MINUTE_MS), [on(Alert::NoProgress { minutes: 30 }, 31.0)]);
+    assert_eq!(alerts.event(&iteration(32 * MINUTE_MS)), [over(QUIET), over(Alert::NoProgress { minutes: 30 })]);
+    assert_eq!(alerts.tick(41 * MINUTE_MS), []);
+    assert_eq!(alerts.tick(42 * MINUTE_MS), [on(QUIET, 10.0)]);
+    assert_eq!(alerts.set(&[]), [over(QUIET)]);
+    alerts.set(&[QUIET]);
+    assert_eq!(alerts.tick(43 * MINUTE_MS), [on(QUIET, 11.0)]);
+    assert_eq!(alerts.event(&ended(RunStatus::Exited { code: 0 })), [over(QUIET)]);
+    assert_eq!(alerts.tick(100 * MINUTE_MS), [], "what has ended makes no progress, and need not");
+}
+
+#[test]
+fn a_run_that_fails_is_told_and_one_that_somebody_stopped_is_not() {
+    let mut alerts = alerts(&[Alert::RunFailed]);
+    let exited = |code| RunStatus::Exited { code };
+    let killed = |signal| RunStatus::Killed { signal };
+    for (status, value) in [(exited(1), Some(1.0)), (exited(-1), Some(-1.0)), (killed(9), None), (killed(11), None)] {
+        let what = What::Alert { alert: Alert::RunFailed, gpu: None, value };
+        assert_eq!(alerts.event(&ended(status)), [Raised { run: Some("r".to_owned()), what }], "{status:?}");
+    }
+    let asked = [exited(0), exited(130), exited(143), killed(1), killed(2), killed(15), RunStatus::Lost];
+    for status in asked.into_iter().chain([RunStatus::Running, RunStatus::Stalled { since_ms: 0 }]) {
+        assert_eq!(alerts.event(&ended(status)), [], "{status:?}");
+    }
+    alerts.set(&[]);
+    assert_eq!(alerts.event(&ended(exited(1))), []);
+}
+
+#[test]
+fn a_flood_of_runs_is_bounded() {
+    let mut alerts = alerts(&[QUIET]);
+    for number in 0..10_000 {
+        alerts.event(&Event { run: Some(format!("run {number}")), ..iteration(number) });
+    }
+    assert_eq!(alerts.tick(u64::MAX).len(), 256);
+}

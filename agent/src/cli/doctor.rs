@@ -1,0 +1,179 @@
+//! `headroom doctor`: what of this machine can be read, and why the rest cannot: driver, cards, host and data folder.
+
+mod reading;
+mod report;
+
+use std::{ffi::OsString, io, path::PathBuf, sync::mpsc, time::Duration};
+
+use headroom_shared::protocol::{
+    Slow, Telemetry,
+    gpu::Gpu,
+    state::{DriverState, HistoryState},
+};
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{
+    Exit,
+    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    print,
+    style::Style,
+};
+use crate::{
+    folders,
+    store::Archive,
+    telemetry::{self, Observed},
+};
+
+/// The schema's number.
+const SCHEMA: u32 = 1;
+/// How long cards are waited for. The driver is loaded in this time on a machine where no program uses it.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Moments to wait for besides the first: a share of time needs one before it.
+const SLOW_MOMENTS: usize = 2;
+
+/// Why nothing could be looked at.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The system gives no thread.
+    #[error("cannot start reading: {0}")]
+    Start(io::Error),
+    /// It cannot be written as JSON.
+    #[error("the findings cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What was found, as JSON prints it.
+#[derive(Debug, Serialize)]
+struct Findings {
+    schema: u32,
+    driver: DriverState,
+    gpus: Vec<Gpu>,
+    telemetry: Option<Telemetry>,
+    slow: Option<Slow>,
+    /// None where there is no place for one.
+    data_folder: Option<PathBuf>,
+    /// Why the data folder cannot be used, or what is in it.
+    history: HistoryState,
+}
+
+impl Findings {
+    /// Whether a card answers.
+    fn has_card(&self) -> bool {
+        self.gpus.iter().any(|gpu| gpu.present)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Request {
+    data_dir: Option<PathBuf>,
+    json: bool,
+}
+
+const FLAGS: &[Flag<Request>] = &[
+    Flag {
+        name: "data-dir",
+        value: Some("FOLDER"),
+        doc: "Where history and tokens are kept [default: the user's data folder]",
+        set: |request, folder| {
+            request.data_dir = Some(folder.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "json",
+        value: None,
+        doc: "Print the findings as JSON, schema 1",
+        set: |request, _| {
+            request.json = true;
+            Ok(())
+        },
+    },
+];
+
+/// The help of this command.
+pub fn help() -> String {
+    format!(
+        "\
+Says what of this machine can be read, and why the rest cannot.
+
+Usage: headroom doctor [--data-dir FOLDER] [--json]
+
+Options:
+{}
+Every reading of every card is listed, with its value or the reason why there is none.
+The exit status is 0 where a card answers, and 1 where none does.
+",
+        options_help(FLAGS)
+    )
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The words cannot be used, the system gives no thread, or standard output cannot be written.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+    let mut request = Request::default();
+    if parse("doctor", FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        print::data(&help())?;
+        return Ok(Exit::Success);
+    }
+    let findings = look(&request)?;
+    let text = if request.json {
+        serde_json::to_string_pretty(&findings).map_err(Error::Json)? + "\n"
+    } else {
+        report::report(&findings, &Style::of_stdout())
+    };
+    print::data(&text)?;
+    Ok(if findings.has_card() { Exit::Success } else { Exit::Failure })
+}
+
+fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
+    Err(match word {
+        Word::Plain(word) => {
+            UsageError::UnexpectedWord { command: "doctor", word: word.to_string_lossy().into_owned() }
+        }
+        Word::Other(option) => UsageError::UnknownOption { command: "doctor", near: nearest(FLAGS, &option), option },
+    })
+}
+
+fn look(request: &Request) -> Result<Findings, Error> {
+    let folder = folders::data(request.data_dir.as_deref());
+    let history = match &folder {
+        Ok(folder) => Archive::new(folder).state(),
+        Err(error) => HistoryState::Paused { reason: error.to_string(), since_ms: 0 },
+    };
+    let mut findings = Findings {
+        schema: SCHEMA,
+        driver: DriverState::Starting,
+        gpus: Vec::new(),
+        telemetry: None,
+        slow: None,
+        data_folder: folder.ok(),
+        history,
+    };
+    let disk_folder = findings.data_folder.clone().unwrap_or_else(|| PathBuf::from("."));
+    let (sender, observed) = mpsc::channel();
+    let options = telemetry::Options { library: None, disk_folder };
+    let _sampler = telemetry::start(options, move |observed| {
+        // Nobody listens any more once everything was heard.
+        let _ = sender.send(observed);
+    })
+    .map_err(Error::Start)?;
+    let mut slow_moments = 0;
+    while slow_moments < SLOW_MOMENTS {
+        match observed.recv_timeout(ANSWER_TIME_MAX) {
+            Ok(Observed::Driver(driver)) => findings.driver = driver,
+            Ok(Observed::Inventory(gpus)) => findings.gpus = gpus,
+            Ok(Observed::Telemetry(telemetry)) => findings.telemetry = Some(telemetry),
+            Ok(Observed::Slow(slow)) => {
+                // Only those that come when the driver's state is known say anything of cards.
+                slow_moments += usize::from(findings.driver != DriverState::Starting);
+                findings.slow = Some(slow);
+            }
+            Ok(Observed::CardLost(_) | Observed::CardBack(_)) => {}
+            Err(_) => break,
+        }
+    }
+    Ok(findings)
+}

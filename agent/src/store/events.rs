@@ -1,0 +1,188 @@
+//! Events and the runs that they make: each is written with its run in one transaction, so that neither is there alone.
+
+use std::collections::HashMap;
+
+use headroom_shared::protocol::{
+    event::{Event, What},
+    run::{Run, RunStatus},
+};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+
+use super::samples::{from_sql, to_sql};
+
+/// A run whose watcher said nothing for so long is lost: a dozen of its signs of life.
+pub const LOST_AFTER_MS: u64 = 60_000;
+
+/// A batch of events on its way into the file.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    transaction: &'a Transaction<'a>,
+    now_ms: u64,
+    /// Whether this program is the watcher of the runs it writes of.
+    watches: bool,
+    /// Runs that the batch changes, as they stand; none where there is no such run.
+    runs: HashMap<String, Option<Run>>,
+}
+
+impl<'a> Batch<'a> {
+    /// An empty one.
+    pub fn new(transaction: &'a Transaction<'a>, now_ms: u64, watches: bool) -> Self {
+        Self { transaction, now_ms, watches, runs: HashMap::new() }
+    }
+
+    /// Adds an event and gives its number.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn add(&mut self, time_ms: u64, run: Option<&str>, what: &What, json: &str) -> rusqlite::Result<u64> {
+        let mut insert =
+            self.transaction.prepare_cached("INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)")?;
+        insert.execute((to_sql(time_ms), run, json))?;
+        let id = from_sql(self.transaction.last_insert_rowid());
+        if let Some(run) = run {
+            self.apply(time_ms, run, what)?;
+        }
+        Ok(id)
+    }
+
+    fn apply(&mut self, time_ms: u64, id: &str, what: &What) -> rusqlite::Result<()> {
+        self.knows(id)?;
+        match (self.runs.get_mut(id), what) {
+            // The number in the event is the run's own.
+            (Some(kept), What::RunStarted { run }) => *kept = Some(Run { id: id.to_owned(), ..(**run).clone() }),
+            (Some(Some(run)), what) => run.apply(time_ms, what),
+            // Of a run that was deleted, or that began in a file that was set aside.
+            (Some(None) | None, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether there is such a run, in the file or in the batch.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn knows(&mut self, id: &str) -> rusqlite::Result<bool> {
+        if !self.runs.contains_key(id) {
+            self.runs.insert(id.to_owned(), run(self.transaction, id)?);
+        }
+        Ok(matches!(self.runs.get(id), Some(Some(_))))
+    }
+
+    /// Writes the runs as they stand now.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn finish(self) -> rusqlite::Result<()> {
+        let mut upsert = self.transaction.prepare_cached(
+            "INSERT INTO runs (id, started_ms, ended, seen_ms, run) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO \
+             UPDATE SET started_ms = ?2, ended = ?3, seen_ms = iif(?6, ?4, seen_ms), run = ?5",
+        )?;
+        for run in self.runs.values().flatten() {
+            let Ok(json) = serde_json::to_string(run) else { continue };
+            let (started_ms, ended) = (to_sql(run.started_ms), run.status.has_ended());
+            upsert.execute((&run.id, started_ms, ended, to_sql(self.now_ms), json, self.watches))?;
+        }
+        Ok(())
+    }
+}
+
+/// A watcher's sign of life; gives whether its run was taken for lost meanwhile, and none where it is not there.
+///
+/// # Errors
+/// What SQLite says.
+pub fn seen(connection: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<bool>> {
+    let mut update = connection.prepare_cached("UPDATE runs SET seen_ms = ?2 WHERE id = ?1")?;
+    if update.execute((id, to_sql(now_ms)))? == 0 {
+        return Ok(None);
+    }
+    Ok(run(connection, id)?.map(|run| run.status == RunStatus::Lost))
+}
+
+/// Runs that have not ended, and whose watchers gave no sign of life for too long.
+///
+/// # Errors
+/// What SQLite says.
+pub fn unwatched(connection: &Connection, now_ms: u64) -> rusqlite::Result<Vec<String>> {
+    let mut select = connection.prepare_cached("SELECT id FROM runs WHERE ended = 0 AND seen_ms < ?1")?;
+    let before_ms = to_sql(now_ms.saturating_sub(LOST_AFTER_MS));
+    select.query_map([before_ms], |row| row.get(0))?.collect()
+}
+
+/// One run, by its whole number.
+///
+/// # Errors
+/// What SQLite says.
+pub fn run(connection: &Connection, id: &str) -> rusqlite::Result<Option<Run>> {
+    let mut select = connection.prepare_cached("SELECT run FROM runs WHERE id = ?1")?;
+    Ok(select.query_row([id], of_json).optional()?.flatten())
+}
+
+/// Runs, newest first, at most so many; those that have not ended before others.
+///
+/// # Errors
+/// What SQLite says.
+pub fn runs(connection: &Connection, n_max: usize) -> rusqlite::Result<Vec<Run>> {
+    let mut select = connection.prepare_cached(
+        "SELECT run FROM (SELECT * FROM runs ORDER BY ended, started_ms DESC LIMIT ?1) ORDER BY started_ms DESC, id",
+    )?;
+    let runs = select.query_map([i64::try_from(n_max).unwrap_or(i64::MAX)], of_json)?;
+    Ok(runs.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// Numbers of runs that begin so, at most so many.
+///
+/// # Errors
+/// What SQLite says.
+pub fn beginning(connection: &Connection, id: &str, n_max: usize) -> rusqlite::Result<Vec<String>> {
+    let mut select = connection.prepare_cached("SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 LIMIT ?2")?;
+    select.query_map((id, i64::try_from(n_max).unwrap_or(i64::MAX)), |row| row.get(0))?.collect()
+}
+
+/// Events after a number, of one run or of all, oldest first, at most so many.
+///
+/// # Errors
+/// What SQLite says.
+pub fn after(connection: &Connection, run: Option<&str>, id: u64, n_max: usize) -> rusqlite::Result<Vec<Event>> {
+    let which = if run.is_some() { "run = ?3" } else { "?3 IS NULL" };
+    let sql = format!("SELECT id, time_ms, run, what FROM events WHERE {which} AND id > ?1 ORDER BY id LIMIT ?2");
+    let mut select = connection.prepare_cached(&sql)?;
+    let n_max = i64::try_from(n_max).unwrap_or(i64::MAX);
+    select.query_map((to_sql(id), n_max, run), event)?.collect()
+}
+
+/// Number of the newest event, 0 where there is none.
+///
+/// # Errors
+/// What SQLite says.
+pub fn last(connection: &Connection) -> rusqlite::Result<u64> {
+    let last: Option<i64> = connection.query_row("SELECT max(id) FROM events", [], |row| row.get(0))?;
+    Ok(last.map_or(0, from_sql))
+}
+
+/// Takes a run away with its events; what is left of it is the event that says so.
+///
+/// # Errors
+/// What SQLite says.
+pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite::Result<()> {
+    transaction.execute("DELETE FROM runs WHERE id = ?1", [id])?;
+    transaction.execute("DELETE FROM events WHERE run = ?1", [id])?;
+    let Ok(json) = serde_json::to_string(&What::RunDeleted) else { return Ok(()) };
+    let sql = "INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)";
+    transaction.execute(sql, (to_sql(now_ms), id, json)).map(|_| ())
+}
+
+fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let what = row.get_ref(3)?.as_str()?;
+    Ok(Event {
+        id: from_sql(row.get(0)?),
+        time_ms: from_sql(row.get(1)?),
+        run: row.get(2)?,
+        // A later version's event has a kind of its own; what is no event at all says as little.
+        what: serde_json::from_str(what).unwrap_or(What::Unknown),
+    })
+}
+
+/// A run that cannot be read is passed over, so that the others can.
+fn of_json(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
+    Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok())
+}

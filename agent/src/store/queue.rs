@@ -1,0 +1,273 @@
+//! What waits to be written. Who puts something in never waits; what is in stays until it is in the file, within bounds.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use headroom_shared::protocol::{Telemetry, event::What, gpu::Gpu};
+
+/// Moments of telemetry that wait at most: a minute's, in which a disk comes back or does not. The oldest go first.
+const TELEMETRY_MAX: usize = 600;
+/// Bytes of events that wait at most: some hundred thousand iterations, the days that somebody needs to make room.
+const EVENTS_BYTES_MAX: usize = 64 << 20;
+/// Iterations leave this much of it to how the run ended.
+const ITERATIONS_BYTES_MAX: usize = EVENTS_BYTES_MAX / 4 * 3;
+/// What an event takes beside its text.
+const EVENT_BYTES: usize = 256;
+
+/// An event that has no number yet.
+#[derive(Debug)]
+pub struct Waiting {
+    /// When it happened.
+    pub time_ms: u64,
+    /// The run it belongs to.
+    pub run: Option<String>,
+    /// What.
+    pub what: What,
+    /// The same as it is kept.
+    pub json: String,
+    /// Whether it was told already, without a number.
+    pub told: AtomicBool,
+}
+
+/// Items in their order, each with a number, so that they can be looked at now and taken out when they are written.
+#[derive(Debug)]
+struct Lane<T> {
+    items: VecDeque<T>,
+    n_gone: u64,
+}
+
+impl<T: Clone> Lane<T> {
+    const fn new() -> Self {
+        Self { items: VecDeque::new(), n_gone: 0 }
+    }
+
+    /// The first of them, and the number of the one that follows.
+    fn first(&self, n_max: usize) -> (Vec<T>, u64) {
+        let items: Vec<T> = self.items.iter().take(n_max).cloned().collect();
+        let next = self.n_gone + items.len() as u64;
+        (items, next)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let item = self.items.pop_front()?;
+        self.n_gone += 1;
+        Some(item)
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    telemetry: Lane<Arc<Telemetry>>,
+    /// Telemetry of the last minute, written or not.
+    recent: VecDeque<Arc<Telemetry>>,
+    events: Lane<Arc<Waiting>>,
+    events_bytes: usize,
+    inventory: Arc<Vec<Gpu>>,
+    n_lost: u64,
+    suspect: bool,
+    stop: bool,
+}
+
+/// Between those that have something to keep and the thread that writes.
+#[derive(Debug)]
+pub struct Queue {
+    inner: Mutex<Inner>,
+    stopped: Condvar,
+}
+
+impl Queue {
+    /// An empty one.
+    pub fn new() -> Self {
+        let inner = Inner {
+            telemetry: Lane::new(),
+            recent: VecDeque::new(),
+            events: Lane::new(),
+            events_bytes: 0,
+            inventory: Arc::default(),
+            n_lost: 0,
+            suspect: false,
+            stop: false,
+        };
+        Self { inner: Mutex::new(inner), stopped: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing in here panics half way.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cards, by their places.
+    pub fn set_inventory(&self, gpus: Vec<Gpu>) {
+        self.lock().inventory = Arc::new(gpus);
+    }
+
+    /// The cards as they were given last.
+    pub fn inventory(&self) -> Arc<Vec<Gpu>> {
+        Arc::clone(&self.lock().inventory)
+    }
+
+    /// Puts telemetry in; the oldest makes room.
+    pub fn push_telemetry(&self, telemetry: Arc<Telemetry>) {
+        let mut inner = self.lock();
+        if inner.recent.len() == TELEMETRY_MAX {
+            inner.recent.pop_front();
+        }
+        inner.recent.push_back(Arc::clone(&telemetry));
+        if inner.telemetry.items.len() == TELEMETRY_MAX {
+            inner.telemetry.pop();
+        }
+        inner.telemetry.items.push_back(telemetry);
+    }
+
+    /// Puts an event in; where there is no room it is counted as lost.
+    pub fn push_event(&self, time_ms: u64, run: Option<&str>, what: What) {
+        let json = serde_json::to_string(&what);
+        let mut inner = self.lock();
+        let Ok(json) = json else {
+            inner.n_lost += 1;
+            return;
+        };
+        // The text, and the value that it was made of.
+        let bytes = bytes(&json);
+        let is_iteration = matches!(what, What::RunIteration(_));
+        let bytes_max = if is_iteration { ITERATIONS_BYTES_MAX } else { EVENTS_BYTES_MAX };
+        if inner.events_bytes + bytes > bytes_max {
+            inner.n_lost += 1;
+            return;
+        }
+        inner.events_bytes += bytes;
+        let told = AtomicBool::new(false);
+        inner.events.items.push_back(Arc::new(Waiting { time_ms, run: run.map(str::to_owned), what, json, told }));
+    }
+
+    /// Telemetry that waits, and what [`Queue::wrote`] is told when it is written.
+    pub fn telemetry(&self) -> (Vec<Arc<Telemetry>>, u64) {
+        self.lock().telemetry.first(TELEMETRY_MAX)
+    }
+
+    /// Events that wait, at most so many, and what [`Queue::wrote`] is told when they are written.
+    pub fn events(&self, n_max: usize) -> (Vec<Arc<Waiting>>, u64) {
+        self.lock().events.first(n_max)
+    }
+
+    /// Takes out what is written.
+    pub fn wrote(&self, telemetry: u64, events: u64) {
+        let mut inner = self.lock();
+        while inner.telemetry.n_gone < telemetry && inner.telemetry.pop().is_some() {}
+        while inner.events.n_gone < events {
+            let Some(event) = inner.events.pop() else { break };
+            inner.events_bytes -= bytes(&event.json);
+        }
+    }
+
+    /// Telemetry of the last minute after a time, oldest first.
+    pub fn recent_after(&self, time_ms: u64) -> Vec<Arc<Telemetry>> {
+        self.lock().recent.iter().filter(|telemetry| telemetry.time_ms > time_ms).cloned().collect()
+    }
+
+    /// Events that wait and were not told; they count as told then.
+    pub fn untold(&self) -> Vec<Arc<Waiting>> {
+        let inner = self.lock();
+        inner.events.items.iter().filter(|event| !event.told.swap(true, Ordering::Relaxed)).cloned().collect()
+    }
+
+    /// Events that were lost, and those that wait still.
+    pub fn n_unwritten(&self) -> u64 {
+        let inner = self.lock();
+        inner.n_lost + inner.events.items.len() as u64
+    }
+
+    /// Whether everything is written.
+    pub fn is_empty(&self) -> bool {
+        let inner = self.lock();
+        inner.events.items.is_empty() && inner.telemetry.items.is_empty()
+    }
+
+    /// A reader found the file damaged.
+    pub fn suspect(&self) {
+        self.lock().suspect = true;
+    }
+
+    /// Whether one did, since this was asked last.
+    pub fn take_suspicion(&self) -> bool {
+        std::mem::take(&mut self.lock().suspect)
+    }
+
+    /// Nothing more will come.
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.stopped.notify_all();
+    }
+
+    /// Waits for so long, or until nothing more will come; gives whether that is so.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let inner = self.lock();
+        let waited = self.stopped.wait_timeout_while(inner, timeout, |inner| !inner.stop);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stop
+    }
+}
+
+fn bytes(json: &str) -> usize {
+    2 * json.len() + EVENT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn telemetry(time_ms: u64) -> Arc<Telemetry> {
+        Arc::new(Telemetry { seq: time_ms, time_ms, gpus: vec![] })
+    }
+
+    #[test]
+    fn telemetry_loses_its_oldest_and_keeps_its_order() {
+        let queue = Queue::new();
+        let n = TELEMETRY_MAX as u64;
+        for time_ms in 0..n + 5 {
+            queue.push_telemetry(telemetry(time_ms));
+        }
+        let (waiting, next) = queue.telemetry();
+        assert_eq!((waiting.len(), waiting[0].time_ms), (TELEMETRY_MAX, 5));
+        // While those were being written, one more came and pushed out the first of them.
+        queue.push_telemetry(telemetry(n + 5));
+        queue.wrote(next, 0);
+        let (waiting, _) = queue.telemetry();
+        assert_eq!(waiting.iter().map(|telemetry| telemetry.time_ms).collect::<Vec<_>>(), [n + 5]);
+        assert_eq!(queue.recent_after(n + 3).len(), 2);
+    }
+
+    #[test]
+    fn events_wait_within_a_bound_that_iterations_leave_room_in() {
+        let queue = Queue::new();
+        let oom = || What::RunOom { message: "x".repeat(1 << 20) };
+        for time_ms in 0..100 {
+            queue.push_event(time_ms, None, oom());
+        }
+        let (waiting, next) = queue.events(usize::MAX);
+        assert_eq!(waiting.len(), 31, "31 of them and their texts are under {EVENTS_BYTES_MAX} bytes");
+        assert_eq!(queue.n_unwritten(), 100);
+        queue.wrote(0, next);
+        assert_eq!(queue.n_unwritten(), 69, "those are lost");
+        for time_ms in 0..24 {
+            queue.push_event(time_ms, None, oom());
+        }
+        let iteration = r#"{"kind":"run_iteration","iter":1,"loss":null,"time_ms":1.0}"#;
+        queue.push_event(0, None, serde_json::from_str(iteration).expect("an iteration"));
+        assert_eq!(queue.events(usize::MAX).0.len(), 24, "no room for it");
+        queue.push_event(0, None, What::RunDeleted);
+        assert_eq!(queue.events(usize::MAX).0.len(), 25);
+    }
+
+    #[test]
+    fn an_event_counts_as_told_once() {
+        let queue = Queue::new();
+        queue.push_event(1, None, What::HistoryResumed);
+        assert_eq!((queue.untold().len(), queue.untold().len()), (1, 0));
+    }
+}

@@ -1,0 +1,215 @@
+//! A card over a range of time: from the finest samples that are left of each part of it, in points of one width.
+
+use headroom_shared::protocol::history::{History, Metric, POINTS_MAX, Series};
+use rusqlite::{Connection, Row};
+
+use super::{
+    resolution::{CUT_MS, Resolution},
+    rollup::floor,
+    samples::{from_sql, gpu_row, to_sql},
+};
+
+/// Widths of points: each is a multiple of the rows' that it is used on.
+const STEPS_MS: [u64; 20] = [
+    100,
+    200,
+    500,
+    1000,
+    2000,
+    5000,
+    10_000,
+    20_000,
+    30_000,
+    60_000,
+    2 * 60_000,
+    5 * 60_000,
+    10 * 60_000,
+    15 * 60_000,
+    30 * 60_000,
+    HOUR_MS,
+    2 * HOUR_MS,
+    6 * HOUR_MS,
+    12 * HOUR_MS,
+    24 * HOUR_MS,
+];
+const HOUR_MS: u64 = 3_600_000;
+
+/// Readings of one metric within a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    n: f64,
+    min: f64,
+    mean: f64,
+    max: f64,
+}
+
+/// One point, its metrics in their order.
+#[derive(Clone, Debug, PartialEq)]
+struct Point {
+    time_ms: u64,
+    metrics: [Option<Spread>; Metric::ALL.len()],
+}
+
+/// A part of the range, and where its samples are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The table.
+    pub resolution: Resolution,
+    /// From here on.
+    pub from_ms: u64,
+    /// Up to here.
+    pub to_ms: u64,
+}
+
+/// The card over the range, in at most so many points; no points of a card that is not known.
+///
+/// # Errors
+/// What SQLite says.
+pub fn history(
+    connection: &mut Connection,
+    gpu: &str,
+    from_ms: u64,
+    to_ms: u64,
+    n_points: u64,
+) -> rusqlite::Result<History> {
+    let to_ms = to_ms.max(from_ms);
+    // One picture: what is cut and rolled up meanwhile does not show.
+    let transaction = connection.transaction()?;
+    let row = gpu_row(&transaction, gpu)?;
+    let parts = match row {
+        Some(row) => parts(&transaction, row, from_ms, to_ms)?,
+        None => vec![],
+    };
+    let n_points = n_points.clamp(1, POINTS_MAX);
+    let coarsest_ms = parts.iter().map(|part| part.resolution.step_ms()).max().unwrap_or(Resolution::Full.step_ms());
+    let step_ms = step_ms(from_ms, to_ms, n_points, coarsest_ms);
+    let mut points: Vec<Point> = Vec::new();
+    for part in &parts {
+        for point in read(&transaction, row.unwrap_or(0), part, step_ms)? {
+            match points.last_mut() {
+                // Two parts share a point where the one passes into the other.
+                Some(last) if last.time_ms == point.time_ms => last.merge(&point),
+                _ => points.push(point),
+            }
+        }
+    }
+    let series = (0..Metric::ALL.len()).map(|metric| series(&points, metric)).collect();
+    let times_ms = points.iter().map(|point| point.time_ms).collect();
+    Ok(History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms, times_ms, series })
+}
+
+/// Which table has which part of the range, oldest first. A table is asked up to where a finer one begins: what was
+/// rolled up and is there at full rate still counts once.
+///
+/// # Errors
+/// What SQLite says.
+pub fn parts(connection: &Connection, gpu: i64, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    let mut until_ms = to_ms;
+    for resolution in Resolution::ALL {
+        let table = resolution.table();
+        // Cuts are at whole minutes; a table is whole from the minute on that its first row is in. At full rate the
+        // time leads the key, and the first row of any card tells it.
+        let sql = match resolution {
+            Resolution::Full => format!("SELECT min(time_ms) FROM {table} WHERE ?1 IS NOT NULL"),
+            Resolution::TenSeconds | Resolution::Minute => format!("SELECT min(time_ms) FROM {table} WHERE gpu = ?1"),
+        };
+        let first: Option<i64> = connection.query_row(&sql, [gpu], |row| row.get(0))?;
+        let Some(first_ms) = first.map(|first| floor(from_sql(first), CUT_MS)) else { continue };
+        let begin_ms = first_ms.max(from_ms);
+        if begin_ms < until_ms {
+            parts.push(Part { resolution, from_ms: begin_ms, to_ms: until_ms });
+            until_ms = begin_ms;
+        }
+    }
+    parts.reverse();
+    Ok(parts)
+}
+
+/// The least width of points that gives no more of them, and of which rows of the coarsest table make whole ones.
+fn step_ms(from_ms: u64, to_ms: u64, n_points: u64, coarsest_ms: u64) -> u64 {
+    let last_ms = to_ms.saturating_sub(1).max(from_ms);
+    let fits = |step_ms: &u64| last_ms / step_ms - from_ms / step_ms < n_points;
+    let days = (1..u64::BITS).map_while(|power| (24 * HOUR_MS).checked_mul(1 << power));
+    let mut steps = STEPS_MS.into_iter().chain(days).filter(|step_ms| step_ms % coarsest_ms == 0);
+    // The last is longer than any time that SQLite's integers hold.
+    steps.find(fits).unwrap_or(u64::MAX)
+}
+
+fn read(connection: &Connection, gpu: i64, part: &Part, step_ms: u64) -> rusqlite::Result<Vec<Point>> {
+    let Part { resolution, from_ms, to_ms } = *part;
+    let table = resolution.table();
+    let metrics = Metric::ALL.map(|metric| resolution.aggregates(metric)).join(", ");
+    let step_ms = to_sql(step_ms);
+    let mut select = connection.prepare(&format!(
+        "SELECT time_ms / {step_ms} * {step_ms} AS point, {metrics} FROM {table} \
+         WHERE gpu = ?1 AND time_ms >= ?2 AND time_ms < ?3 GROUP BY point ORDER BY point"
+    ))?;
+    select.query_map([gpu, to_sql(from_ms), to_sql(to_ms)], Point::of_row)?.collect()
+}
+
+impl Point {
+    fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let mut metrics = [None; Metric::ALL.len()];
+        for (idx, metric) in metrics.iter_mut().enumerate() {
+            let column = |place: usize| row.get::<_, Option<f64>>(1 + 4 * idx + place);
+            *metric = match (column(0)?, column(1)?, column(2)?, column(3)?) {
+                (Some(n), Some(min), Some(mean), Some(max)) if n > 0.0 => Some(Spread { n, min, mean, max }),
+                _ => None,
+            };
+        }
+        Ok(Self { time_ms: from_sql(row.get(0)?), metrics })
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (own, other) in self.metrics.iter_mut().zip(&other.metrics) {
+            *own = match (*own, *other) {
+                (Some(a), Some(b)) => Some(Spread {
+                    n: a.n + b.n,
+                    min: a.min.min(b.min),
+                    mean: (a.mean * a.n + b.mean * b.n) / (a.n + b.n),
+                    max: a.max.max(b.max),
+                }),
+                (a, b) => a.or(b),
+            };
+        }
+    }
+}
+
+fn series(points: &[Point], metric: usize) -> Series {
+    let of = |value: fn(&Spread) -> f64| points.iter().map(|point| point.metrics[metric].as_ref().map(value)).collect();
+    Series { min: of(|spread| spread.min), mean: of(|spread| spread.mean), max: of(|spread| spread.max) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_step(from_ms: u64, to_ms: u64, n_points: u64, coarsest_ms: u64, expected_ms: u64) {
+        let step_ms = step_ms(from_ms, to_ms, n_points, coarsest_ms);
+        assert_eq!(step_ms, expected_ms);
+        let n = to_ms.saturating_sub(1).max(from_ms) / step_ms - from_ms / step_ms + 1;
+        assert!(n <= n_points, "{n} points");
+    }
+
+    #[test]
+    fn points_are_as_fine_as_they_may_be() {
+        let t = 1_795_000_000_000;
+        check_step(t, t + 200_000, 2000, 100, 100);
+        check_step(t, t + HOUR_MS, 2000, 100, 2000);
+        check_step(t, t + HOUR_MS, 360, 100, 10_000);
+        check_step(t, t + HOUR_MS, 2000, 10_000, 10_000);
+        check_step(t, t + 24 * HOUR_MS, 2000, 10_000, 60_000);
+        check_step(t, t + 24 * HOUR_MS, 200, 10_000, 10 * 60_000);
+        check_step(t, t + 30 * 24 * HOUR_MS, 2000, 60_000, 30 * 60_000);
+        check_step(t, t, 1, 100, 100);
+    }
+
+    #[test]
+    fn the_widest_range_is_few_points() {
+        let t = 16_384 * 24 * HOUR_MS;
+        check_step(t - 1, t + 24 * HOUR_MS, 1, 60_000, 32_768 * 24 * HOUR_MS);
+        assert!(step_ms(0, u64::MAX, 1, 60_000) > u64::MAX / 2);
+    }
+}

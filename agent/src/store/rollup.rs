@@ -1,0 +1,176 @@
+//! Samples get coarser as they get older, and go at last: rolling up, and cutting off what is too old or too much.
+//!
+//! Both rolled tables are made of samples at full rate, and a bucket is written whole: doing it again gives the same row,
+//! so that it does not matter when the program was killed. Full rate is cut only where it was rolled up.
+
+use std::fmt::Write as _;
+
+use headroom_shared::protocol::history::Metric;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+
+use super::{
+    FULL_MS, Keep,
+    resolution::{CUT_MS, Resolution},
+    samples::{from_sql, to_sql},
+};
+
+/// Bits of throttle reasons that are looked at; nvml.h has nine.
+const THROTTLE_BITS: u32 = 16;
+/// A bucket whose end is this old is whole, though no later sample came: the driver is gone, or the agent was.
+const SETTLED_MS: u64 = 60_000;
+/// Where the file is too large, cuts at most in one go, each a sixteenth of the time that is kept.
+const CUTS_MAX: u32 = 16;
+/// Free pages within the file that are not worth giving back: 4 MiB.
+const FREE_PAGES_KEPT: u64 = 1024;
+/// Pages given back in one go: 16 MiB, some tens of milliseconds.
+const FREE_PAGES_GIVEN: u64 = 4096;
+
+/// Where a resolution is rolled up to, among the facts.
+fn fact(resolution: Resolution) -> String {
+    format!("rolled_{}", resolution.table())
+}
+
+fn rolled_until(connection: &Connection, resolution: Resolution) -> rusqlite::Result<u64> {
+    let sql = "SELECT value FROM facts WHERE name = ?1";
+    let value: Option<i64> = connection.query_row(sql, [fact(resolution)], |row| row.get(0)).optional()?;
+    Ok(value.map_or(0, from_sql))
+}
+
+fn set_rolled_until(transaction: &Transaction<'_>, resolution: Resolution, time_ms: u64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+    transaction.execute(sql, (fact(resolution), to_sql(time_ms))).map(|_| ())
+}
+
+/// Where the clock was put back, buckets that were rolled up get more samples: they are rolled up again.
+///
+/// # Errors
+/// What SQLite says.
+pub fn reopen(transaction: &Transaction<'_>, oldest_ms: u64) -> rusqlite::Result<()> {
+    for resolution in Resolution::ROLLED {
+        let begin_ms = floor(oldest_ms, resolution.step_ms());
+        if begin_ms < rolled_until(transaction, resolution)? {
+            set_rolled_until(transaction, resolution, begin_ms)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rolls up what is whole: buckets that end before the newest sample, or are old.
+///
+/// # Errors
+/// What SQLite says.
+pub fn roll_up(transaction: &Transaction<'_>, newest_ms: u64, now_ms: u64) -> rusqlite::Result<()> {
+    for resolution in Resolution::ROLLED {
+        let step_ms = resolution.step_ms();
+        let until_ms = floor(newest_ms.max(now_ms.saturating_sub(SETTLED_MS)), step_ms);
+        let from_ms = rolled_until(transaction, resolution)?;
+        if from_ms >= until_ms {
+            continue;
+        }
+        let mut insert = transaction.prepare_cached(&insert_sql(resolution))?;
+        insert.execute([to_sql(from_ms), to_sql(until_ms)])?;
+        set_rolled_until(transaction, resolution, until_ms)?;
+    }
+    Ok(())
+}
+
+fn insert_sql(resolution: Resolution) -> String {
+    let (table, step_ms) = (resolution.table(), resolution.step_ms());
+    let metrics = Metric::ALL.map(|metric| Resolution::Full.aggregates(metric)).join(", ");
+    let mut throttle = String::new();
+    for bit in 0..THROTTLE_BITS {
+        let or = if bit == 0 { "" } else { " | " };
+        let _ = write!(throttle, "{or}max(throttle & {})", 1_u32 << bit);
+    }
+    format!(
+        "INSERT OR REPLACE INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {metrics}, {throttle} \
+         FROM samples WHERE time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket"
+    )
+}
+
+/// Cuts off what each resolution keeps no longer.
+///
+/// # Errors
+/// What SQLite says.
+pub fn cut_old(transaction: &Transaction<'_>, keep: &Keep, now_ms: u64) -> rusqlite::Result<()> {
+    for resolution in Resolution::ALL {
+        let mut until_ms = now_ms.saturating_sub(keep.of(resolution));
+        if resolution == Resolution::Full {
+            for rolled in Resolution::ROLLED {
+                until_ms = until_ms.min(rolled_until(transaction, rolled)?);
+            }
+        }
+        cut(transaction, resolution, until_ms)?;
+    }
+    Ok(())
+}
+
+fn cut(transaction: &Transaction<'_>, resolution: Resolution, until_ms: u64) -> rusqlite::Result<()> {
+    let until_ms = to_sql(floor(until_ms, CUT_MS));
+    let table = resolution.table();
+    if resolution == Resolution::Full {
+        transaction.execute(&format!("DELETE FROM {table} WHERE time_ms < ?1"), [until_ms])?;
+    } else {
+        // The card leads the key: one range a card.
+        let mut gpus = transaction.prepare_cached("SELECT id FROM gpus")?;
+        let gpus: Vec<i64> = gpus.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        for gpu in gpus {
+            transaction.execute(&format!("DELETE FROM {table} WHERE gpu = ?1 AND time_ms < ?2"), [gpu, until_ms])?;
+        }
+    }
+    Ok(())
+}
+
+/// Cuts off the oldest samples of all resolutions while the file holds more than it may, the newest hour apart; then
+/// gives free pages back to the system.
+///
+/// # Errors
+/// What SQLite says.
+pub fn bound(connection: &mut Connection, keep: &Keep, now_ms: u64) -> rusqlite::Result<()> {
+    for _ in 0..CUTS_MAX {
+        if used_bytes(connection)? <= keep.bytes_max {
+            break;
+        }
+        let spared_ms = floor(now_ms.saturating_sub(FULL_MS), CUT_MS);
+        let Some(oldest_ms) = oldest(connection)?.filter(|oldest_ms| *oldest_ms < spared_ms) else { break };
+        let until_ms = (oldest_ms + ((now_ms - oldest_ms) / 16).max(CUT_MS)).min(spared_ms);
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for resolution in Resolution::ALL {
+            cut(&transaction, resolution, until_ms)?;
+        }
+        transaction.commit()?;
+    }
+    let free = pragma(connection, "freelist_count")?;
+    if free > FREE_PAGES_KEPT {
+        let given = (free - FREE_PAGES_KEPT).min(FREE_PAGES_GIVEN);
+        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({given})"))?;
+        let mut rows = vacuum.query([])?;
+        while rows.next()?.is_some() {}
+    }
+    Ok(())
+}
+
+/// Time of the oldest row of any resolution.
+fn oldest(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let rolled = |table: &str| format!("SELECT (SELECT min(time_ms) FROM {table} WHERE gpu = gpus.id) AS t FROM gpus");
+    let [ten_seconds, minute] = Resolution::ROLLED.map(|resolution| rolled(resolution.table()));
+    let sql = format!(
+        "SELECT min(t) FROM (SELECT min(time_ms) AS t FROM samples UNION ALL {ten_seconds} UNION ALL {minute})"
+    );
+    let oldest: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
+    Ok(oldest.map(from_sql))
+}
+
+fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let pages = pragma(connection, "page_count")?.saturating_sub(pragma(connection, "freelist_count")?);
+    Ok(pages.saturating_mul(pragma(connection, "page_size")?))
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
+    connection.pragma_query_value(None, name, |row| row.get(0)).map(from_sql)
+}
+
+/// The beginning of the bucket that a time is in.
+pub const fn floor(time_ms: u64, step_ms: u64) -> u64 {
+    time_ms - time_ms % step_ms
+}

@@ -1,0 +1,86 @@
+//! The tables, by version: a file of an older version is brought forward step by step, one of a newer is left alone.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{file::Trouble, samples::to_sql};
+
+/// Step by step: the first makes version 1 of nothing, each other the next version of the one before.
+pub const STEPS: &[&str] = &[include_str!("schema/1.sql")];
+
+/// Brings a file to the last version of `steps`, each step whole or not at all.
+///
+/// # Errors
+/// It is of a newer version, is no history of ours, or cannot be written.
+pub fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), Trouble> {
+    let known = steps.len();
+    loop {
+        let version = version(connection)?;
+        if version > known {
+            return Err(Trouble::Newer { found: version, known });
+        }
+        let Some(step) = steps.get(version) else { return Ok(()) };
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another program may have taken the step in the meantime.
+        if self::version(&transaction)? == version {
+            transaction.execute_batch(step)?;
+            transaction.pragma_update(None, "user_version", to_sql(version as u64 + 1))?;
+        }
+        transaction.commit()?;
+    }
+}
+
+/// The version of a file; 0 of one that has no tables of ours.
+///
+/// # Errors
+/// It cannot be read.
+pub fn version(connection: &Connection) -> Result<usize, rusqlite::Error> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    // A number below 0 was never ours, and neither is 0.
+    Ok(usize::try_from(version).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_released_stays_as_it_was() {
+        let sums: Vec<u32> = STEPS.iter().map(|step| crc32fast::hash(step.as_bytes())).collect();
+        assert_eq!(sums, [3_825_197_785], "a step that was released is never changed; a new one is added here");
+    }
+
+    fn of_version(steps: &[&str]) -> Connection {
+        let mut connection = Connection::open_in_memory().expect("memory");
+        migrate(&mut connection, steps).expect("it is made");
+        connection
+    }
+
+    #[test]
+    fn an_older_file_is_brought_forward_with_what_it_holds() {
+        let older = &["CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (7);"];
+        let newer = &[older[0], "ALTER TABLE a ADD COLUMN y INTEGER;", "UPDATE a SET y = 2 * x;"];
+        let mut connection = of_version(older);
+        connection.execute("INSERT INTO a VALUES (8)", []).expect("a row");
+        migrate(&mut connection, newer).expect("it is brought forward");
+        assert_eq!(version(&connection).expect("a version"), 3);
+        let sum: i64 = connection.query_row("SELECT sum(y) FROM a", [], |row| row.get(0)).expect("rows");
+        assert_eq!(sum, 30);
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_version_before_it() {
+        let older = &["CREATE TABLE a (x INTEGER);"];
+        let mut connection = of_version(older);
+        let broken = &[older[0], "ALTER TABLE a ADD COLUMN y INTEGER; INSERT INTO nowhere VALUES (1);"];
+        migrate(&mut connection, broken).expect_err("it fails");
+        assert_eq!(version(&connection).expect("a version"), 1);
+        connection.prepare("SELECT y FROM a").expect_err("the column is not there");
+    }
+
+    #[test]
+    fn a_newer_file_is_left_alone() {
+        let mut connection = of_version(STEPS);
+        connection.pragma_update(None, "user_version", 99).expect("a version");
+        assert!(matches!(migrate(&mut connection, STEPS), Err(Trouble::Newer { found: 99, known: 1 })));
+    }
+}

@@ -1,0 +1,195 @@
+//! History as the parts around it see it, with a clock that the tests turn.
+
+mod bench;
+mod damage;
+mod kill;
+mod rolling;
+mod runs;
+mod threads;
+
+use std::{cell::RefCell, path::PathBuf, sync::Arc};
+
+use headroom_shared::protocol::{
+    gpu::Sample,
+    reading::{Reading, Why},
+    run::{Iteration, RunStatus},
+};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+
+/// At a whole day, so that minutes and hours are whole too.
+const START_MS: u64 = 1_794_960_000_000;
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+
+/// A writer without its thread.
+struct Rig {
+    folder: Arc<TempDir>,
+    writer: Writer,
+    queue: Arc<Queue>,
+    archive: Archive,
+    now_ms: u64,
+    told: RefCell<Vec<Told>>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::on(&Arc::new(tempfile::tempdir().expect("a folder")), Role::Agent)
+    }
+
+    fn on(folder: &Arc<TempDir>, role: Role) -> Self {
+        let file = HistoryFile::new(folder.path());
+        let queue = Arc::new(Queue::new());
+        queue.set_inventory(vec![gpu(0), gpu(1)]);
+        Self {
+            folder: Arc::clone(folder),
+            writer: Writer::new(file.clone(), Keep::default(), role),
+            archive: Archive::beside(file, Arc::clone(&queue)),
+            queue,
+            now_ms: START_MS,
+            told: RefCell::default(),
+        }
+    }
+
+    /// Another program on the same folder, at the same time.
+    fn beside(&self, role: Role) -> Self {
+        Self { now_ms: self.now_ms, ..Self::on(&self.folder, role) }
+    }
+
+    fn turn(&mut self) {
+        let Self { writer, queue, now_ms, told, .. } = self;
+        writer.turn(queue, *now_ms, false, &|news| told.borrow_mut().push(news));
+    }
+
+    /// A turn after so long.
+    fn turn_after(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.turn();
+    }
+
+    fn append(&self, run: Option<&str>, what: What) {
+        self.queue.push_event(self.now_ms, run, what);
+    }
+
+    fn begin(&self, id: &str) {
+        self.append(Some(id), What::RunStarted { run: Box::new(run(id, self.now_ms)) });
+    }
+
+    /// What was told since this was asked last.
+    fn told(&self) -> Vec<Told> {
+        self.told.take()
+    }
+
+    fn told_events(&self) -> Vec<Event> {
+        let news = self.told().into_iter();
+        news.filter_map(|told| if let Told::Event(event) = told { Some(event) } else { None }).collect()
+    }
+
+    fn told_states(&self) -> Vec<HistoryState> {
+        let news = self.told().into_iter();
+        news.filter_map(|told| if let Told::State(state) = told { Some(state) } else { None }).collect()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(file::NAME)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).expect("the folder");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn count(&self, table: &str) -> i64 {
+        let connection = Connection::open(self.path()).expect("the file");
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a table")
+    }
+}
+
+fn gpu(index: u32) -> Gpu {
+    Gpu {
+        index,
+        uuid: uuid(index),
+        name: "NVIDIA H200".to_owned(),
+        present: true,
+        memory_total_bytes: Reading::Is(141 << 30),
+        compute_capability: Reading::Is((9, 0)),
+        power_limit_watts: Reading::Is(700.0),
+        power_limit_max_watts: Reading::Is(700.0),
+        temperature_slowdown_celsius: Reading::Is(90),
+        temperature_shutdown_celsius: Reading::missing(Why::NotSupported),
+        clock_sm_max_mhz: Reading::Is(1980),
+        clock_memory_max_mhz: Reading::Is(3201),
+        mig_enabled: Reading::Is(false),
+        nvlinks_active: Reading::Is(0),
+        pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+    }
+}
+
+fn uuid(index: u32) -> String {
+    format!("GPU-{index}")
+}
+
+fn sample(gpu: u32, memory_used_bytes: u64) -> Sample {
+    Sample {
+        gpu,
+        memory_used_bytes: Reading::Is(memory_used_bytes),
+        memory_free_bytes: Reading::Is(1 << 30),
+        memory_reserved_bytes: Reading::missing(Why::OldDriver),
+        utilization_percent: Reading::Is(97),
+        memory_utilization_percent: Reading::Is(42),
+        power_watts: Reading::Is(650.5),
+        clock_sm_mhz: Reading::Is(1980),
+        clock_memory_mhz: Reading::Is(3201),
+        temperature_celsius: Reading::Is(61),
+        throttle: Reading::Is(4),
+    }
+}
+
+/// Of both cards at one moment.
+fn telemetry(time_ms: u64, memory_used_bytes: u64) -> Arc<Telemetry> {
+    Arc::new(Telemetry { seq: 0, time_ms, gpus: vec![sample(0, memory_used_bytes), sample(1, 2 * memory_used_bytes)] })
+}
+
+fn run(id: &str, started_ms: u64) -> Run {
+    Run {
+        id: id.to_owned(),
+        name: "shakespeare-char".to_owned(),
+        started_ms,
+        ended_ms: None,
+        status: RunStatus::Running,
+        command: vec![],
+        config: None,
+        pid: Some(4242),
+        gpus: vec![],
+        parameters_millions: None,
+        max_iters: None,
+        last: None,
+        last_evaluation: None,
+        gpu_memory_peak_bytes: None,
+        energy_joules: None,
+        plan: None,
+        oom: None,
+    }
+}
+
+fn iteration(iter: u64) -> What {
+    What::RunIteration(Iteration {
+        iter,
+        loss: Some(2.5),
+        time_ms: 120.0,
+        tokens_per_second: None,
+        mfu_printed_percent: None,
+        mfu_percent: None,
+    })
+}
+
+fn status(status: RunStatus) -> What {
+    What::RunStatus { status, energy_joules: None }
+}
+
+const DONE: RunStatus = RunStatus::Exited { code: 0 };

@@ -1,0 +1,108 @@
+//! What a card is: read when it is seen first, and when it is back.
+
+use headroom_shared::protocol::{
+    gpu::Gpu,
+    reading::{Reading, Why},
+};
+use nvml_wrapper::{
+    Device,
+    enum_wrappers::device::{Clock, TemperatureThreshold},
+    error::NvmlError,
+};
+
+use super::{answers::Answers, sample::memory};
+
+/// Links of a card at most, as in nvml.h: `NVML_NVLINK_MAX_LINKS`.
+const NVLINKS_MAX: u32 = 18;
+
+/// Reads a card's facts.
+pub fn read(device: &Device<'_>, index: u32, uuid: String, answers: &mut Answers) -> Gpu {
+    let memory = answers.reading(memory(device));
+    let constraints = answers.reading(device.power_management_limit_constraints());
+    Gpu {
+        index,
+        uuid,
+        name: device.name().unwrap_or_else(|_| format!("NVIDIA card {index}")),
+        present: true,
+        memory_total_bytes: memory.map(|memory| memory.total_bytes),
+        compute_capability: answers.reading(compute_capability(device)),
+        power_limit_watts: answers.reading(device.enforced_power_limit()).map(watts),
+        power_limit_max_watts: constraints.map(|constraints| watts(constraints.max_limit)),
+        temperature_slowdown_celsius: threshold(device, TemperatureThreshold::Slowdown, answers),
+        temperature_shutdown_celsius: threshold(device, TemperatureThreshold::Shutdown, answers),
+        clock_sm_max_mhz: answers.reading(device.max_clock_info(Clock::SM)).map(u64::from),
+        clock_memory_max_mhz: answers.reading(device.max_clock_info(Clock::Memory)).map(u64::from),
+        mig_enabled: answers.reading(device.mig_mode()).map(|mode| mode.current != 0),
+        nvlinks_active: answers.reading(nvlinks(device)),
+        pci_bus_id: answers.reading(device.pci_info()).map(|pci| short_bus_id(&pci.bus_id)),
+    }
+}
+
+/// A place for a card that never answered: all that is known is that it is there.
+pub fn unknown(index: u32, nvml_index: u32) -> Gpu {
+    const fn lost<T>() -> Reading<T> {
+        Reading::missing(Why::CardLost)
+    }
+    Gpu {
+        index,
+        uuid: format!("unknown-{nvml_index}"),
+        name: format!("NVIDIA card {nvml_index}, which does not answer"),
+        present: false,
+        memory_total_bytes: lost(),
+        compute_capability: lost(),
+        power_limit_watts: lost(),
+        power_limit_max_watts: lost(),
+        temperature_slowdown_celsius: lost(),
+        temperature_shutdown_celsius: lost(),
+        clock_sm_max_mhz: lost(),
+        clock_memory_max_mhz: lost(),
+        mig_enabled: lost(),
+        nvlinks_active: lost(),
+        pci_bus_id: lost(),
+    }
+}
+
+fn compute_capability(device: &Device<'_>) -> Result<(u32, u32), NvmlError> {
+    let capability = device.cuda_compute_capability()?;
+    let number = |n: i32| u32::try_from(n).map_err(|_| NvmlError::Unknown);
+    Ok((number(capability.major)?, number(capability.minor)?))
+}
+
+/// NVML's milliwatts.
+pub fn watts(milliwatts: u32) -> f64 {
+    f64::from(milliwatts) / 1000.0
+}
+
+fn threshold(device: &Device<'_>, threshold: TemperatureThreshold, answers: &mut Answers) -> Reading<u64> {
+    answers.reading(device.temperature_threshold(threshold)).map(u64::from)
+}
+
+/// Counts the links that are up. A card has fewer than the most there can be, and says of the first it does not have
+/// that there is none.
+fn nvlinks(device: &Device<'_>) -> Result<u32, NvmlError> {
+    let mut n_active = 0;
+    for link in 0..NVLINKS_MAX {
+        match device.link_wrapper_for(link).is_active() {
+            Ok(active) => n_active += u32::from(active),
+            Err(NvmlError::InvalidArg | NvmlError::NotSupported) if link > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(n_active)
+}
+
+/// NVML writes the domain with eight digits, and everybody else with four.
+fn short_bus_id(bus_id: &str) -> String {
+    let short = bus_id.strip_prefix("0000").filter(|rest| rest.find(':') == Some(4));
+    short.unwrap_or(bus_id).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_bus_id_is_as_other_tools_write_it() {
+        assert_eq!(super::short_bus_id("00000000:0A:00.0"), "0000:0a:00.0");
+        assert_eq!(super::short_bus_id("0000:01:00.0"), "0000:01:00.0");
+        assert_eq!(super::short_bus_id("00010000:01:00.0"), "00010000:01:00.0");
+    }
+}

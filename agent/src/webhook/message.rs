@@ -1,0 +1,102 @@
+//! What is sent of an alert: a text for people, and the same in parts for programs.
+
+use headroom_shared::protocol::{alert::Alert, event::What};
+use serde::Serialize;
+
+/// An alert that went off, or is over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Message {
+    /// In words; where Slack, Mattermost and ntfy's template look for it.
+    text: String,
+    /// The same, where Discord looks for it.
+    content: String,
+    rig: String,
+    kind: Kind,
+    alert: Alert,
+    card: Option<Card>,
+    run: Option<Run>,
+    value: Option<f64>,
+    time_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Alert,
+    AlertOver,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Card {
+    uuid: String,
+    name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Run {
+    id: String,
+    name: Option<String>,
+}
+
+/// Whom an alert is of, as a person calls them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Names<'a> {
+    /// The machine.
+    pub rig: &'a str,
+    /// The alert's card.
+    pub card: Option<&'a str>,
+    /// The alert's run.
+    pub run: Option<&'a str>,
+}
+
+impl Message {
+    /// What is sent of an event of a run, or of none; nothing of what is no alert.
+    pub fn new(names: Names<'_>, run: Option<&str>, what: &What, time_ms: u64) -> Option<Self> {
+        let (kind, alert, gpu, value) = match what {
+            What::Alert { alert, gpu, value } => (Kind::Alert, *alert, gpu, *value),
+            What::AlertOver { alert, gpu } => (Kind::AlertOver, *alert, gpu, None),
+            _ => return None,
+        };
+        let owned = |name: Option<&str>| name.map(str::to_owned);
+        let card = gpu.as_ref().map(|uuid| Card { uuid: uuid.clone(), name: owned(names.card) });
+        let run = run.map(|id| Run { id: id.to_owned(), name: owned(names.run) });
+        let of_card = card.as_ref().map(|card| card.name.as_ref().unwrap_or(&card.uuid));
+        let of_run = run.as_ref().map(|run| run.name.as_ref().unwrap_or(&run.id));
+        let whose = of_card.or(of_run).map_or("it", |name| name);
+        let text = format!("{}: {}", names.rig, said(kind, alert, whose, value));
+        Some(Self { content: text.clone(), text, rig: names.rig.to_owned(), kind, alert, card, run, value, time_ms })
+    }
+
+    /// In words.
+    #[cfg(test)]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+fn said(kind: Kind, alert: Alert, whose: &str, value: Option<f64>) -> String {
+    let number = |otherwise: u64| value.map_or_else(|| otherwise.to_string(), |value| format!("{value:.0}"));
+    match (kind, alert) {
+        (Kind::Alert, Alert::TemperatureAbove { celsius }) => {
+            format!("{whose} is at {} °C, above {celsius} °C", number(celsius))
+        }
+        (Kind::AlertOver, Alert::TemperatureAbove { celsius }) => format!("{whose} is below {celsius} °C again"),
+        (Kind::Alert, Alert::MemoryAbove { percent }) => {
+            format!("{whose} has {} % of its memory in use, above {percent} %", number(percent))
+        }
+        (Kind::AlertOver, Alert::MemoryAbove { percent }) => {
+            format!("{whose} has less than {percent} % of its memory in use again")
+        }
+        (Kind::Alert, Alert::NoProgress { minutes }) => {
+            format!("{whose} made no progress for {} min", number(minutes))
+        }
+        (Kind::AlertOver, Alert::NoProgress { .. }) => format!("{whose} made progress again, or ended"),
+        (Kind::Alert, Alert::CardLost) => format!("{whose} stopped answering"),
+        (Kind::AlertOver, Alert::CardLost) => format!("{whose} answers again"),
+        (Kind::Alert, Alert::RunFailed) => {
+            let status = value.map_or_else(String::new, |code| format!(" with status {code:.0}"));
+            format!("{whose} failed{status}")
+        }
+        (Kind::AlertOver, Alert::RunFailed) => format!("{whose} does not fail any more"),
+    }
+}

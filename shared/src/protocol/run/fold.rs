@@ -1,0 +1,200 @@
+//! A run is what its events made of it: the one place that says how, for history and for a page that sees them live.
+
+use super::{Run, RunStatus};
+use crate::protocol::event::What;
+
+impl Run {
+    /// Takes in what happened to this run at a time. What says nothing of it changes nothing.
+    ///
+    /// How a run ended by itself is final; that it was lost is not, for a watcher whose machine slept comes back.
+    pub fn apply(&mut self, time_ms: u64, what: &What) {
+        match what {
+            What::RunStarted { run } => self.clone_from(run),
+            What::RunConfig { config, max_iters } => {
+                self.config = Some(config.clone());
+                self.max_iters = max_iters.or(self.max_iters);
+            }
+            What::RunParameters { parameters_millions } => self.parameters_millions = Some(*parameters_millions),
+            What::RunPlanned { plan } => self.plan = Some(plan.clone()),
+            What::RunIteration(iteration) => self.last = Some(*iteration),
+            What::RunEvaluation(evaluation) => self.last_evaluation = Some(*evaluation),
+            What::RunMemory { gpu, bytes } => {
+                if !self.gpus.contains(gpu) {
+                    self.gpus.push(gpu.clone());
+                }
+                self.gpu_memory_peak_bytes = self.gpu_memory_peak_bytes.max(Some(*bytes));
+            }
+            What::RunOom { message } => self.oom = Some(message.clone()),
+            What::RunStatus { status, energy_joules } => {
+                self.energy_joules = energy_joules.or(self.energy_joules);
+                self.stand(time_ms, *status);
+            }
+            What::RunCheckpoint { .. }
+            | What::RunRetried { .. }
+            | What::RunDeleted
+            | What::Alert { .. }
+            | What::AlertOver { .. }
+            | What::CardLost { .. }
+            | What::CardBack { .. }
+            | What::HistoryPaused { .. }
+            | What::HistoryResumed
+            | What::AgentStarted { .. }
+            | What::Unknown => {}
+        }
+    }
+
+    fn stand(&mut self, time_ms: u64, status: RunStatus) {
+        if matches!(self.status, RunStatus::Exited { .. } | RunStatus::Killed { .. }) {
+            return;
+        }
+        self.status = status;
+        self.ended_ms = status.has_ended().then_some(time_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::run::{Evaluation, Iteration, PlanSummary};
+
+    const START_MS: u64 = 1000;
+
+    fn begun() -> Run {
+        Run {
+            id: "a1".to_owned(),
+            name: "a run".to_owned(),
+            started_ms: START_MS,
+            ended_ms: None,
+            status: RunStatus::Running,
+            command: vec![],
+            config: None,
+            pid: Some(7),
+            gpus: vec![],
+            parameters_millions: None,
+            max_iters: None,
+            last: None,
+            last_evaluation: None,
+            gpu_memory_peak_bytes: None,
+            energy_joules: None,
+            plan: None,
+            oom: None,
+        }
+    }
+
+    fn iteration(iter: u64) -> Iteration {
+        Iteration {
+            iter,
+            loss: Some(2.5),
+            time_ms: 10.0,
+            tokens_per_second: None,
+            mfu_printed_percent: None,
+            mfu_percent: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(all: &[(u64, What)], change: impl FnOnce(&mut Run)) {
+        let (mut run, mut expected) = (begun(), begun());
+        for (time_ms, what) in all {
+            run.apply(*time_ms, what);
+        }
+        change(&mut expected);
+        assert_eq!(run, expected);
+    }
+
+    fn status(status: RunStatus, energy_joules: Option<f64>) -> What {
+        What::RunStatus { status, energy_joules }
+    }
+
+    #[test]
+    fn what_is_printed_is_kept_of_the_newest() {
+        let plan = PlanSummary {
+            card: "L4".to_owned(),
+            fits: true,
+            peak_bytes: 1,
+            max_memory_allocated: 1,
+            max_memory_reserved: 1,
+            phases: vec![],
+        };
+        let evaluation = Evaluation { iter: 0, train_loss: Some(4.0), val_loss: None };
+        let all = [
+            What::RunConfig { config: "x = 1\n".to_owned(), max_iters: Some(50) },
+            What::RunConfig { config: "x = 2\n".to_owned(), max_iters: None },
+            What::RunParameters { parameters_millions: 10.65 },
+            What::RunPlanned { plan: plan.clone() },
+            What::RunEvaluation(evaluation),
+            What::RunIteration(iteration(0)),
+            What::RunIteration(iteration(10)),
+            What::RunOom { message: "CUDA out of memory.".to_owned() },
+        ];
+        check(&all.map(|what| (START_MS + 1, what)), |run| {
+            run.config = Some("x = 2\n".to_owned());
+            run.max_iters = Some(50);
+            run.parameters_millions = Some(10.65);
+            run.plan = Some(plan);
+            run.last_evaluation = Some(evaluation);
+            run.last = Some(iteration(10));
+            run.oom = Some("CUDA out of memory.".to_owned());
+        });
+    }
+
+    #[test]
+    fn memory_is_the_most_on_any_card() {
+        let seen = |gpu: &str, bytes| (START_MS, What::RunMemory { gpu: gpu.to_owned(), bytes });
+        check(&[seen("b", 5), seen("a", 9), seen("b", 7)], |run| {
+            run.gpus = vec!["b".to_owned(), "a".to_owned()];
+            run.gpu_memory_peak_bytes = Some(9);
+        });
+    }
+
+    #[test]
+    fn a_run_that_stalls_or_is_lost_may_go_on() {
+        let stalled = RunStatus::Stalled { since_ms: START_MS };
+        check(&[(2000, status(stalled, None))], |run| run.status = stalled);
+        check(&[(2000, status(stalled, None)), (3000, status(RunStatus::Running, None))], |_| {});
+        check(&[(2000, status(RunStatus::Lost, None))], |run| {
+            run.status = RunStatus::Lost;
+            run.ended_ms = Some(2000);
+        });
+        check(&[(2000, status(RunStatus::Lost, None)), (3000, status(RunStatus::Running, None))], |_| {});
+    }
+
+    #[test]
+    fn how_a_run_ended_is_final() {
+        for end in [RunStatus::Exited { code: 1 }, RunStatus::Killed { signal: 9 }] {
+            let late = [RunStatus::Lost, RunStatus::Running, RunStatus::Stalled { since_ms: 1 }];
+            let all: Vec<_> = [(2000, status(end, Some(50.0)))]
+                .into_iter()
+                .chain(late.map(|late| (3000, status(late, None))))
+                .collect();
+            check(&all, |run| {
+                run.status = end;
+                run.ended_ms = Some(2000);
+                run.energy_joules = Some(50.0);
+            });
+        }
+    }
+
+    #[test]
+    fn a_beginning_is_the_whole_run() {
+        let other = Run { name: "other".to_owned(), max_iters: Some(3), ..begun() };
+        check(&[(START_MS, What::RunStarted { run: Box::new(other.clone()) })], |run| *run = other);
+    }
+
+    #[test]
+    fn what_says_nothing_of_a_run_changes_nothing() {
+        let gpu = || "a".to_owned();
+        let all = [
+            What::RunCheckpoint { folder: "out".to_owned() },
+            What::RunRetried { next: "1".to_owned(), changes: vec![] },
+            What::RunDeleted,
+            What::CardLost { gpu: gpu() },
+            What::CardBack { gpu: gpu() },
+            What::HistoryPaused { reason: "full".to_owned() },
+            What::HistoryResumed,
+            What::AgentStarted { version: "1".to_owned() },
+            What::Unknown,
+        ];
+        check(&all.map(|what| (5000, what)), |_| {});
+    }
+}

@@ -1,0 +1,154 @@
+//! Whether `nvidia-smi` prints what the agent reads.
+//!
+//! The agent is asked before and after it, as most values move: what is printed has to be one of the two, or between
+//! them.
+
+use crate::{
+    failure::{Failure, Result},
+    shell::Shell,
+};
+use serde_json::{Value, json};
+
+/// A value that both have.
+struct Field {
+    /// As `nvidia-smi --help-query-gpu` has it.
+    smi: &'static str,
+    /// Where `headroom doctor --json` has it: under which of its parts, and by which name.
+    of: &'static str,
+    name: &'static str,
+    /// Ours as nvidia-smi prints it.
+    print: fn(f64) -> String,
+}
+
+/// Mebibytes, cut.
+fn mebibytes(bytes: f64) -> String {
+    format!("{:.0}", (bytes / f64::from(1 << 20)).floor())
+}
+
+fn whole(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+fn hundredths(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+const FIELDS: [Field; 16] = [
+    Field { smi: "memory.total", of: "gpus", name: "memory_total_bytes", print: mebibytes },
+    Field { smi: "power.limit", of: "gpus", name: "power_limit_watts", print: hundredths },
+    Field { smi: "power.max_limit", of: "gpus", name: "power_limit_max_watts", print: hundredths },
+    Field { smi: "clocks.max.sm", of: "gpus", name: "clock_sm_max_mhz", print: whole },
+    Field { smi: "clocks.max.mem", of: "gpus", name: "clock_memory_max_mhz", print: whole },
+    Field { smi: "memory.used", of: "telemetry", name: "memory_used_bytes", print: mebibytes },
+    Field { smi: "memory.free", of: "telemetry", name: "memory_free_bytes", print: mebibytes },
+    Field { smi: "memory.reserved", of: "telemetry", name: "memory_reserved_bytes", print: mebibytes },
+    Field { smi: "utilization.gpu", of: "telemetry", name: "utilization_percent", print: whole },
+    Field { smi: "utilization.memory", of: "telemetry", name: "memory_utilization_percent", print: whole },
+    Field { smi: "power.draw", of: "telemetry", name: "power_watts", print: hundredths },
+    Field { smi: "temperature.gpu", of: "telemetry", name: "temperature_celsius", print: whole },
+    Field { smi: "clocks.sm", of: "telemetry", name: "clock_sm_mhz", print: whole },
+    Field { smi: "clocks.mem", of: "telemetry", name: "clock_memory_mhz", print: whole },
+    Field { smi: "fan.speed", of: "slow", name: "fan_percent", print: whole },
+    Field { smi: "ecc.errors.corrected.volatile.total", of: "slow", name: "ecc_corrected", print: whole },
+];
+
+/// A line a field and card: compared so many times, agreeing once is agreeing.
+pub fn lines(shell: &Shell, n_times: usize, mut doctor: impl FnMut() -> Result<Value>) -> Result<Vec<Value>> {
+    let mut lines: Vec<Value> = Vec::new();
+    let mut before = doctor()?;
+    for _ in 0..n_times {
+        let smi = smi(shell)?;
+        let after = doctor()?;
+        for (idx, line) in compare(&smi, &before, &after).into_iter().enumerate() {
+            match lines.get_mut(idx) {
+                None => lines.push(line),
+                Some(known) if known["agrees"] == false => *known = line,
+                Some(_) => {}
+            }
+        }
+        before = after;
+    }
+    Ok(lines)
+}
+
+/// What nvidia-smi prints: a row a card.
+fn smi(shell: &Shell) -> Result<Vec<Vec<String>>> {
+    let query: Vec<&str> = FIELDS.iter().map(|field| field.smi).collect();
+    let query = format!("--query-gpu=uuid,{}", query.join(","));
+    let text = shell.cmd("nvidia-smi").args([&query, "--format=csv,noheader,nounits"]).read();
+    let text = text.ok_or_else(|| Failure::new("nvidia-smi failed").hint("it comes with NVIDIA's driver"))?;
+    Ok(text.lines().map(|line| line.split(',').map(|word| word.trim().to_owned()).collect()).collect())
+}
+
+fn compare(smi: &[Vec<String>], before: &Value, after: &Value) -> Vec<Value> {
+    let mut lines = Vec::new();
+    for row in smi {
+        let Some((uuid, printed)) = row.split_first() else { continue };
+        for (field, printed) in FIELDS.iter().zip(printed) {
+            let [first, second] = [before, after].map(|doctor| read(doctor, uuid, field));
+            lines.push(json!({
+                "kind": "agreement", "uuid": uuid, "name": field.name, "nvidia_smi": printed,
+                "before": first, "after": second, "agrees": agrees(printed, first, second, field),
+            }));
+        }
+    }
+    lines
+}
+
+/// Ours, by the card's UUID; none where it is missing.
+fn read(doctor: &Value, uuid: &str, field: &Field) -> Option<f64> {
+    let card = doctor["gpus"].as_array()?.iter().find(|gpu| gpu["uuid"] == uuid)?;
+    if field.of == "gpus" {
+        return card[field.name].as_f64();
+    }
+    let samples = doctor[field.of]["gpus"].as_array()?;
+    samples.iter().find(|sample| sample["gpu"] == card["index"])?[field.name].as_f64()
+}
+
+fn agrees(printed: &str, before: Option<f64>, after: Option<f64>, field: &Field) -> bool {
+    // `[N/A]`, `[Not Supported]`, `[Unknown Error]`.
+    let Ok(number) = printed.parse::<f64>() else { return before.is_none() && after.is_none() };
+    let ours: Vec<f64> = [before, after].into_iter().flatten().collect();
+    let as_printed: Vec<f64> = ours.iter().filter_map(|value| (field.print)(*value).parse().ok()).collect();
+    let [first, second] = as_printed[..] else { return false };
+    first.min(second) <= number && number <= first.max(second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str) -> &'static Field {
+        FIELDS.iter().find(|field| field.name == name).expect("a field")
+    }
+
+    #[test]
+    fn printed_digits_are_ours_or_lie_between() {
+        let memory = field("memory_used_bytes");
+        let mib = f64::from(1 << 20);
+        assert!(agrees("512", Some(512.9 * mib), Some(512.0 * mib), memory), "it is cut");
+        assert!(!agrees("513", Some(512.9 * mib), Some(512.0 * mib), memory));
+        let power = field("power_watts");
+        assert!(agrees("71.23", Some(70.0), Some(72.0), power));
+        assert!(agrees("71.23", Some(71.234), Some(71.234), power));
+        assert!(!agrees("71.24", Some(71.234), Some(71.234), power));
+        assert!(agrees("[N/A]", None, None, power));
+        assert!(!agrees("[N/A]", Some(1.0), None, power) && !agrees("1.00", None, Some(1.0), power));
+    }
+
+    #[test]
+    fn cards_are_found_by_their_uuids() {
+        let doctor = json!({
+            "gpus": [{ "index": 0, "uuid": "GPU-a" }, { "index": 1, "uuid": "GPU-b", "memory_total_bytes": 1_048_576 }],
+            "telemetry": { "gpus": [{ "gpu": 1, "power_watts": 5.0 }, { "gpu": 0, "power_watts": 6.0 }] },
+            "slow": null,
+        });
+        assert_eq!(read(&doctor, "GPU-b", field("memory_total_bytes")), Some(1_048_576.0));
+        assert_eq!(read(&doctor, "GPU-a", field("power_watts")), Some(6.0));
+        assert_eq!(read(&doctor, "GPU-b", field("fan_percent")), None);
+        let row = std::iter::once("GPU-b".to_owned()).chain(FIELDS.iter().map(|_| "[N/A]".to_owned())).collect();
+        let lines = compare(&[row], &doctor, &doctor);
+        assert_eq!(lines.len(), FIELDS.len());
+        assert_eq!(lines.iter().filter(|line| line["agrees"] == false).count(), 2, "two have values");
+    }
+}
