@@ -11,11 +11,13 @@ mod doctor;
 mod export;
 mod fixes;
 mod gpus;
+mod pairing;
 mod plan;
 mod print;
 mod sample;
 mod serve;
 mod style;
+mod token;
 mod train;
 mod watch;
 
@@ -67,6 +69,9 @@ pub enum Error {
     /// `serve`.
     #[error(transparent)]
     Serve(#[from] serve::Error),
+    /// `token`.
+    #[error(transparent)]
+    Token(#[from] token::Error),
     /// `export`.
     #[error(transparent)]
     Export(#[from] export::Error),
@@ -99,7 +104,9 @@ impl Error {
             Self::Watch(error) => error.exit(),
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Export(_) | Self::Sample(_) => Exit::Failure,
+            Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Token(_) | Self::Export(_) | Self::Sample(_) => {
+                Exit::Failure
+            }
         }
     }
 
@@ -109,6 +116,7 @@ impl Error {
             Self::Plan(error) => error.hint(),
             Self::Data(error) => error.hint(),
             Self::Serve(error) => error.hint(),
+            Self::Token(error) => error.hint(),
             Self::Export(error) => error.hint(),
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
@@ -143,6 +151,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("diagnose") => diagnose::run(args),
         Some("data") => data::run(args),
         Some("serve") => serve::run(args),
+        Some("token") => token::run(args),
         Some("export") => export::run(args),
         Some("gpus") => gpus::run(args),
         Some("train") => train::run(args),
@@ -163,6 +172,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("diagnose") => print_and_succeed(&diagnose::help()),
         Some("data") => print_and_succeed(&data::help()),
         Some("serve") => print_and_succeed(&serve::help()),
+        Some("token") => print_and_succeed(&token::help()),
         Some("export") => print_and_succeed(&export::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         Some("train") => print_and_succeed(&train::help()),
@@ -200,7 +210,8 @@ Commands:
   gpus      List the cards that are known
   data      Make training data of a text, as nanoGPT reads it
   bench     Measure how fast this machine trains and writes
-  serve     Serve the page on this machine
+  serve     Watch this machine's cards, and serve the page on it
+  token     Say who may watch this machine
   doctor    Say what of this machine can be read, and why the rest cannot
 
   help COMMAND, or COMMAND --help   Say more of a command

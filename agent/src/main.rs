@@ -6,18 +6,17 @@
 #[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod alerts;
 mod cli;
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod clock;
 mod data;
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod folders;
+mod limits;
 mod platform;
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod random;
+mod rig;
 mod server;
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+#[allow(dead_code, reason = "its parts are written beside this")]
 mod store;
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
+#[allow(dead_code, reason = "its parts are written beside this")]
 mod telemetry;
 mod train;
 mod utf8;

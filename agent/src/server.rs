@@ -1,51 +1,68 @@
-//! The server: the page, from memory, to this machine. Sockets, telemetry and runs will be routes beside it.
+//! The server: the page from memory, a socket for what is live, and answers to questions.
 //!
 //! [`app`] takes all it needs, so tests can build one of their own; [`serve`] takes its end as a future. Every answer
 //! passes [`headers`], every request passes [`host`] first: a web page that the user happens to open can reach a local
 //! server too.
 
+pub mod access;
+mod api;
+pub mod archive;
 pub mod assets;
+mod connection;
 mod encoding;
 mod error;
 mod headers;
 pub mod host;
+pub mod hub;
+#[cfg(test)]
+mod made;
+mod metrics;
+mod socket;
 mod stall;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
-use std::{sync::Arc, time::Duration};
-
-use axum::{Router, middleware};
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
 };
+
+use axum::{Router, extract::FromRequestParts, http::request::Parts, middleware, routing::get};
+use headroom_shared::protocol::alert::Settings;
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::{Semaphore, watch},
     task::JoinSet,
     time::{sleep, timeout},
 };
 
+use access::Access;
+use archive::Archive;
 use assets::Assets;
+use error::Refusal;
 use host::Hosts;
-use stall::StallGuard;
+use hub::Hub;
+use tls::Tls;
 
-/// Connections at once; further ones wait in the system's queue. A browser opens six, and common systems allow a
-/// program 1,024 open files.
-const CONNECTIONS_MAX: usize = 512;
-/// Bytes of a request's line and headers. Cookies count, and those of everything else on localhost come along, since
-/// cookies do not know ports.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// Headers of a request; a browser sends about twenty.
-const HEADERS_MAX: usize = 100;
-/// Time for a whole head to arrive, and for which a connection may stay without a request.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(15);
-/// Time for which a client may take nothing of an answer.
-const STALL_TIME_MAX: Duration = Duration::from_secs(30);
-/// Time for answers under way once the server is told to stop.
+/// Viewers at once: a class with its phones, or every page that a fleet's owners leave open.
+pub const VIEWERS_MAX: u32 = 1024;
+/// Sockets at once whose client did not say yet who it is. They have five seconds.
+const GREETINGS_MAX: u32 = 256;
+/// Connections at once that are no sockets; further ones wait in the system's queue. A browser opens six.
+const CONNECTIONS_MAX: u32 = 512;
+/// Files that the program has open besides: its history's, the listener, a terminal.
+const OTHER_FILES: u32 = 128;
+/// Files that may have to be open at once.
+pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + CONNECTIONS_MAX + OTHER_FILES;
+/// Connections that wait until they are taken. All of a rig's viewers come back at once when it starts anew.
+const BACKLOG: u32 = 1024;
+/// Bytes that wait in the system for one client, which doubles them. A queue of megabytes would show a slow viewer the
+/// past and hide from us that it is slow; one page of ours takes about twice as much in all.
+const SEND_BUFFER_BYTES: u32 = 64 * 1024;
+/// Time for answers under way and for sockets to be told, once the server is told to stop.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(3);
 /// Pause after the system refuses a connection, as it does when files run out: retrying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -57,23 +74,103 @@ pub struct State {
     pub assets: Assets,
     /// The names this server goes by.
     pub hosts: Hosts,
+    /// Who may do what.
+    pub access: Access,
+    /// What is live.
+    pub hub: Hub,
+    /// What was.
+    pub archive: Arc<dyn Archive>,
+    /// What the machine is called.
+    pub name: String,
+    /// Of this start.
+    pub session: String,
+    /// What the owner set, each time anew.
+    pub settings: watch::Sender<Settings>,
+    /// Places of those who watch.
+    viewers: Semaphore,
+    /// Places of sockets whose client did not say yet who it is.
+    greetings: Arc<Semaphore>,
+    /// Turns true once.
+    stopping: watch::Sender<bool>,
+}
+
+impl State {
+    /// A server's, with nobody there.
+    pub fn new(
+        assets: Assets,
+        hosts: Hosts,
+        access: Access,
+        hub: Hub,
+        archive: Arc<dyn Archive>,
+        (name, session): (String, String),
+    ) -> Self {
+        Self {
+            assets,
+            hosts,
+            access,
+            hub,
+            archive,
+            name,
+            session,
+            settings: watch::Sender::default(),
+            viewers: Semaphore::new(VIEWERS_MAX as usize),
+            greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// Waits until every socket was told and has ended.
+    async fn sockets_end(&self) {
+        let _ = self.greetings.acquire_many(GREETINGS_MAX).await;
+        let _ = self.viewers.acquire_many(VIEWERS_MAX).await;
+    }
+}
+
+/// The address at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        // The connection puts it there; a request without one is a bug that lets nobody in.
+        parts.extensions.get::<Self>().copied().ok_or_else(Refusal::internal)
+    }
 }
 
 /// Every route, with the checks that each request passes.
-pub fn app(state: State) -> Router {
-    let state = Arc::new(state);
-    Router::new()
+pub fn app(state: Arc<State>) -> Router {
+    api::routes(&state)
+        .route("/ws", get(socket::open))
+        .method_not_allowed_fallback(async || Refusal::method())
         .fallback(assets::page)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), host::check))
+        .layer(middleware::from_fn(error::dress))
         // Outermost, so that a refusal carries them too.
         .layer(middleware::from_fn(headers::add))
         .with_state(state)
 }
 
+/// Opens the port.
+///
+/// # Errors
+/// The address cannot be had.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // An agent that starts anew finds its port, though connections of the one before linger. On Windows the option
+    // would let two programs have it.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Answers connections until `shutdown` resolves, then ends those that are open, within a limit.
-pub async fn serve(listener: TcpListener, app: Router, shutdown: impl Future<Output = ()>) {
-    let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+pub async fn serve(listener: TcpListener, state: Arc<State>, tls: Option<Tls>, shutdown: impl Future<Output = ()>) {
+    let app = app(Arc::clone(&state));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -82,39 +179,34 @@ pub async fn serve(listener: TcpListener, app: Router, shutdown: impl Future<Out
             accepted = accept(&listener, &slots) => accepted,
         };
         while connections.try_join_next().is_some() {}
-        let Some((stream, slot)) = accepted else { continue };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .max_headers(HEADERS_MAX)
-            .serve_connection(
-                TokioIo::new(StallGuard::new(stream, STALL_TIME_MAX)),
-                TowerToHyperService::new(app.clone()),
-            );
-        let connection = graceful.watch(connection);
+        let Some((stream, peer, slot)) = accepted else { continue };
+        let connection = connection::answer(stream, tls.clone(), peer, app.clone(), state.stopping.subscribe());
         connections.spawn(async move {
-            // A client that breaks off or breaks the protocol harms only itself.
-            let _ = connection.await;
+            connection.await;
             drop(slot);
         });
     }
     drop(listener);
+    state.stopping.send_replace(true);
+    let ended = async {
+        while connections.join_next().await.is_some() {}
+        state.sockets_end().await;
+    };
     // Whoever has not finished by then is cut off as the set is dropped.
-    let _ = timeout(SHUTDOWN_TIME_MAX, graceful.shutdown()).await;
+    let _ = timeout(SHUTDOWN_TIME_MAX, ended).await;
 }
 
 /// The next connection, once there is room for it.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, Peer, tokio::sync::OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, address)) => {
             // Answers leave in one piece; waiting for more of them only delays.
             let _ = stream.set_nodelay(true);
-            Some((stream, slot))
+            Some((stream, Peer(address.ip()), slot))
         }
         Err(_) => {
             sleep(ACCEPT_PAUSE).await;

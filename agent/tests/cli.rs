@@ -64,6 +64,7 @@ fn help() {
     assert_snapshot!("help_plan", text(&run(&["plan", "--help"]).stdout));
     assert_snapshot!("help_diagnose", text(&run(&["diagnose", "--help"]).stdout));
     assert_snapshot!("help_serve", text(&run(&["serve", "--help"]).stdout));
+    assert_snapshot!("help_token", text(&run(&["token", "--help"]).stdout));
     assert_snapshot!("help_data", text(&run(&["data", "--help"]).stdout));
     assert_snapshot!("help_sample", text(&run(&["sample", "--help"]).stdout));
     assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
@@ -83,6 +84,7 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["plan", "config/train_gpt2.py", "--batch_size=4", "-h"], &["plan", "--help"]),
         (&["help", "diagnose"], &["diagnose", "--help"]),
         (&["help", "serve"], &["serve", "-h"]),
+        (&["help", "token"], &["token", "--help"]),
         (&["help", "export"], &["export", "--help"]),
         (&["help", "sample"], &["sample", "--help"]),
         (&["help", "train"], &["train", "--help"]),
@@ -105,7 +107,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["runs", "token"] {
+    for command in ["runs", "trian"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),

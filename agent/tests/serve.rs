@@ -15,6 +15,8 @@ fn headroom() -> OsString {
 
 /// A server on a port of its own; ended with the test, whatever comes.
 struct Server {
+    /// Its own, and gone with it.
+    folder: tempfile::TempDir,
     process: Child,
     stdout: BufReader<std::process::ChildStdout>,
     /// `127.0.0.1:port`.
@@ -23,8 +25,16 @@ struct Server {
 
 impl Server {
     fn start(listen: &str) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a folder"), listen, &[])
+    }
+
+    /// In a data folder, with further options.
+    fn start_in(folder: tempfile::TempDir, listen: &str, options: &[&str]) -> Self {
         let mut process = Command::new(headroom())
             .args(["serve", "--listen", listen])
+            .args(options)
+            .env("HEADROOM_DATA_DIR", folder.path())
+            .env_remove("JOURNAL_STREAM")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -33,9 +43,9 @@ impl Server {
         let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
         let mut link = String::new();
         stdout.read_line(&mut link).expect("a link");
-        let host = link.strip_prefix("http://").and_then(|link| link.strip_suffix("/\n"));
+        let host = link.split_once("://").map(|(_, rest)| rest).and_then(|link| link.strip_suffix("/\n"));
         let host = host.unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
-        Self { process, stdout, host }
+        Self { folder, process, stdout, host }
     }
 
     fn get(&self, path: &str, host: &str) -> String {
@@ -87,6 +97,7 @@ fn it_ends_in_order_when_it_is_told_to() {
         let (status, stdout, stderr) = server.end(signal);
         assert_eq!((status, stdout.as_str()), (Some(0), ""), "{signal}: the link is all that is printed");
         assert!(stderr.contains("only this machine can open it") && stderr.ends_with("stopped\n"), "{stderr}");
+        assert!(stderr.contains("/rig#pair="), "at the first start a browser is invited: {stderr}");
     }
 }
 
@@ -94,7 +105,10 @@ fn it_ends_in_order_when_it_is_told_to() {
 fn a_port_that_is_taken_is_said() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let listen = taken.local_addr().expect("an address").to_string();
-    let output = Command::new(headroom()).args(["serve", "--listen", &listen]).output().expect("headroom runs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(headroom());
+    command.args(["serve", "--listen", &listen]).env("HEADROOM_DATA_DIR", folder.path());
+    let output = command.output().expect("headroom runs");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.starts_with(&format!("headroom: cannot listen on {listen}: ")), "{stderr}");

@@ -9,6 +9,7 @@
 //! Times are milliseconds since 1970 by the agent's clock. Golden JSON of every message is in `tests/golden/protocol`.
 
 pub mod alert;
+pub mod client;
 pub mod event;
 pub mod gpu;
 pub mod history;

@@ -6,9 +6,13 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use tempfile::TempDir;
+
 /// A server on a free port of this machine, for as long as the value lives.
 #[derive(Debug)]
 pub struct Server {
+    /// Its own: the history and the tokens of whoever runs the tests are not for them.
+    folder: TempDir,
     process: Child,
     link: String,
 }
@@ -21,14 +25,39 @@ impl Server {
     /// Where it does not start or prints something else.
     #[must_use]
     pub fn start(headroom: &Path) -> Self {
+        Self::start_with(headroom, |_| {})
+    }
+
+    /// The same, with more said to the program before it starts.
+    ///
+    /// # Panics
+    ///
+    /// As [`Server::start`] does.
+    #[must_use]
+    pub fn start_with(headroom: &Path, prepare: impl FnOnce(&mut Command)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(headroom);
+        command.env("HEADROOM_DATA_DIR", folder.path());
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        prepare(&mut command);
         let mut process = command.stderr(Stdio::null()).spawn().expect("headroom runs");
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
-        let server = Self { process, link: link.trim().to_owned() };
+        let server = Self { folder, process, link: link.trim().to_owned() };
         assert!(server.link.starts_with("http://127.0.0.1:"), "no link: {:?}", server.link);
         server
+    }
+
+    /// Its data folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process that answers.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// The link that it printed.

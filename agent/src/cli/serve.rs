@@ -1,23 +1,47 @@
 //! `headroom serve`: opens the port, says where the page is, and serves until it is told to stop.
 
+mod options;
+
 use std::{
     ffi::OsString,
-    io,
-    net::{Ipv4Addr, SocketAddr},
+    io::{self, IsTerminal},
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
 };
 
+use headroom_shared::protocol::Scope;
 use thiserror::Error;
-use tokio::{net::TcpListener, runtime};
+use tokio::{runtime, task::spawn_blocking, time::timeout};
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Parsed, UsageError, Word, nearest, options_help, parse},
+    pairing::{self, Invitation},
     print,
 };
-use crate::server::{self, State, assets::Assets, host::Hosts};
+use crate::{
+    folders, limits, random,
+    rig::Rig,
+    server::{
+        self, FILES_MAX, State,
+        access::{Access, file::FileError},
+        assets::Assets,
+        host::{Given, Hosts, Scheme},
+        tls::{Tls, TlsError},
+    },
+};
+use options::{FLAGS, Request};
 
-/// Only this machine can connect, on a port that is easy to remember.
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
+/// Threads that may wait for the disk at once. History's readers are some; a queue before them is better than a
+/// hundred readers of one file.
+const BLOCKING_THREADS: usize = 16;
+/// Time for history to write what is left.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time for threads that still wait for the disk when everything else has ended.
+const END_TIME_MAX: Duration = Duration::from_secs(1);
+/// Bytes that make a start's number.
+const SESSION_BYTES: usize = 8;
 
 /// Why nothing is served.
 #[derive(Debug, Error)]
@@ -30,9 +54,18 @@ pub enum Error {
         /// What the system says.
         error: io::Error,
     },
-    /// The system gives no event loop or no signals.
+    /// The system gives no event loop, no thread or no signals.
     #[error("cannot start the server: {0}")]
     Start(io::Error),
+    /// There is no place for history and tokens.
+    #[error(transparent)]
+    Folder(#[from] folders::Error),
+    /// Tokens cannot be read.
+    #[error(transparent)]
+    Access(#[from] FileError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 impl Error {
@@ -49,45 +82,33 @@ impl Error {
                 _ => None,
             },
             Self::Start(_) => None,
+            Self::Folder(error) => Some(error.hint()),
+            Self::Access(error) => error.hint(),
+            Self::Tls(error) => Some(error.hint()),
         }
     }
-}
-
-#[derive(Debug)]
-struct Request {
-    listen: SocketAddr,
-}
-
-const FLAGS: &[Flag<Request>] = &[Flag {
-    name: "listen",
-    value: Some("ADDRESS:PORT"),
-    doc: "Where to listen; port 0 takes any free one\n[default: 127.0.0.1:8420, this machine only]",
-    set: |request, text| {
-        request.listen = address(text)?;
-        Ok(())
-    },
-}];
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let numeric = match text.split_once(':') {
-        Some(("localhost", port)) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
-        _ => text.to_owned(),
-    };
-    numeric.parse().map_err(|_| format!("{text:?} is no address with a port; write it as 127.0.0.1:8420 or [::1]:8420"))
 }
 
 /// The help of this command.
 pub fn help() -> String {
     format!(
         "\
-Serves the page on this machine and prints its link. Ctrl-C ends it.
+Watches this machine's cards and serves the page on it. Prints the page's link; at the
+first start also one that lets a browser in, good once and for ten minutes.
+Ctrl-C ends it.
 
-Usage: headroom serve [--listen ADDRESS:PORT]
+Usage: headroom serve [OPTIONS]
 
 Options:
 {}
-Only requests whose Host is this address or a name of this machine's loopback are
-answered, so that a foreign page cannot reach the server under a name of its own.
+Only requests whose Host is this address, a name of this machine's loopback or a --host
+are answered, so that a foreign page cannot reach the server under a name of its own.
+
+From another machine, the safest first:
+  tailscale serve 8420, and --host MACHINE.TAILNET.ts.net here
+  ssh -L 8420:127.0.0.1:8420 THIS-MACHINE there, and http://127.0.0.1:8420/ in its browser
+  --listen 0.0.0.0:8420 with --tls-cert and --tls-key; without them anyone on the way reads along
+`headroom token pair` prints a link for the next device.
 ",
         options_help(FLAGS)
     )
@@ -96,17 +117,24 @@ answered, so that a foreign page cannot reach the server under a name of its own
 /// Runs the command.
 ///
 /// # Errors
-/// The words cannot be used, or the address cannot be had.
+/// The words cannot be used, or the address, the folder or a file cannot be had.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
-    let mut request = Request { listen: DEFAULT_LISTEN };
+    let mut request = Request::default();
     if parse("serve", FLAGS, args, &mut request, refuse)? == Parsed::Help {
         print::data(&help())?;
         return Ok(Exit::Success);
     }
-    // One thread: files from memory are sent faster than a card's worth of viewers can read them.
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
-    runtime.block_on(serve(request.listen))?;
-    Ok(Exit::Success)
+    request.check()?;
+    // One thread for all viewers: what they get is encoded once, and sent faster than a card's worth of them can read.
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(Error::Start)?;
+    let served = runtime.block_on(serve(request));
+    // A disk that does not answer keeps nobody from ending the program.
+    runtime.shutdown_timeout(END_TIME_MAX);
+    served.map(|()| Exit::Success)
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
@@ -116,34 +144,96 @@ fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
     })
 }
 
-async fn serve(listen: SocketAddr) -> Result<(), super::Error> {
+async fn serve(request: Request) -> Result<(), super::Error> {
     let shutdown = shutdown().map_err(Error::Start)?;
-    let listener = TcpListener::bind(listen).await.map_err(|error| Error::Bind { listen, error })?;
+    let tls = request.tls.as_ref().map(|(certificate, key)| Tls::read(certificate, key)).transpose();
+    let tls = tls.map_err(Error::Tls)?;
+    let folder = folders::data(request.data_dir.as_deref()).map_err(Error::Folder)?;
+    let access = Access::open(&folder).map_err(Error::Access)?;
+    let listen = request.listen;
+    let listener = server::listen(listen).map_err(|error| Error::Bind { listen, error })?;
+    let n_files = limits::raise_open_files(u64::from(FILES_MAX));
+    let rig = Rig::start(&folder).map_err(Error::Start)?;
+    let scheme = if tls.is_some() { Scheme::Https } else { Scheme::Http };
     let address = listener.local_addr().map_err(Error::Start)?;
-    let hosts = Hosts::of(address);
+    let hosts = Hosts::of(address, Given { scheme, names: request.hosts, origins: request.origins });
+    let session = random::hex(SESSION_BYTES).map_err(Error::Start)?;
+    let name = request.name.or_else(|| sysinfo::System::host_name().ok()).unwrap_or_else(|| "rig".to_owned());
     let assets = Assets::embedded();
-    // A reader that has gone wants no link; the page is served all the same.
-    match print::data(&format!("{}\n", hosts.link())) {
-        Err(error) if !error.is_closed_pipe() => return Err(error.into()),
-        _ => print::note(&greeting(address, assets.has_page())),
-    }
-    server::serve(listener, server::app(State { assets, hosts }), shutdown).await;
-    print::note("stopped\n");
+    let greeting = Greeting { address, has_page: assets.has_page(), n_files };
+    greet(&greeting, &hosts, &access)?;
+    let following = tokio::spawn(access.clone().follow());
+    let state = State::new(assets, hosts, access, rig.hub.clone(), Arc::new(rig.store.clone()), (name, session));
+    server::serve(listener, Arc::new(state), tls, shutdown).await;
+    following.abort();
+    let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || drop(rig))).await;
+    let left = if flushed.is_err() { "history did not take everything in time\n" } else { "" };
+    print::note(&format!("{left}stopped\n"));
     Ok(())
 }
 
-fn greeting(address: SocketAddr, has_page: bool) -> String {
-    let reach = if address.ip().is_loopback() {
-        "only this machine can open it".to_owned()
+/// What a person is told at the start.
+struct Greeting {
+    address: SocketAddr,
+    has_page: bool,
+    n_files: u64,
+}
+
+/// Prints the link, and what else there is to know. At the first start a browser is invited.
+fn greet(greeting: &Greeting, hosts: &Hosts, access: &Access) -> Result<(), super::Error> {
+    let link = hosts.link();
+    let far_link = hosts.far_link(local_address());
+    access.keep_links(&link, far_link.as_deref()).map_err(Error::Access)?;
+    let invitation = if !access.is_new() {
+        String::new()
+    } else if std::env::var_os("JOURNAL_STREAM").is_some() && !io::stderr().is_terminal() {
+        // What is said here is kept by the system's log, where a code that lets somebody in has no business.
+        "no device is paired yet: `headroom token pair` prints a link that lets one in\n".to_owned()
     } else {
-        format!("every machine that reaches {} can open it", address.ip())
+        let code = access.new_code(Scope::Control).map_err(Error::Access)?;
+        let invitation = Invitation { link: &link, far_link: far_link.as_deref(), code: &code };
+        format!(
+            "no device is paired yet; this link lets one in, once, within ten minutes:\n  {}\n{}",
+            invitation.here(),
+            invitation.for_phones(pairing::draws())
+        )
     };
-    let page = if has_page {
-        ""
-    } else {
-        "this headroom was built without the page: `cargo xtask run` in its sources builds both\n"
-    };
-    format!("{page}serving the page; {reach}. Ctrl-C ends it\n")
+    // A reader that has gone wants no link; the page is served all the same.
+    match print::data(&format!("{link}\n")) {
+        Err(error) if !error.is_closed_pipe() => return Err(error.into()),
+        _ => print::note(&(greeting.text() + &invitation)),
+    }
+    Ok(())
+}
+
+impl Greeting {
+    fn text(&self) -> String {
+        let reach = if self.address.ip().is_loopback() {
+            "only this machine can open it".to_owned()
+        } else {
+            format!("every machine that reaches {} can open it", self.address.ip())
+        };
+        let page = if self.has_page {
+            ""
+        } else {
+            "this headroom was built without the page: `cargo xtask run` in its sources builds both\n"
+        };
+        let files = if self.n_files < u64::from(FILES_MAX) {
+            format!("the system allows {} open files, fewer than the most viewers need\n", self.n_files)
+        } else {
+            String::new()
+        };
+        format!("{page}{files}serving the page; {reach}. Ctrl-C ends it\n")
+    }
+}
+
+/// This machine's address in its network: the one that it would speak to another network from. Nothing is sent.
+fn local_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
+    // An address of documentation, that nobody has.
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_unspecified() && !ip.is_loopback()).then_some(ip)
 }
 
 /// Resolves when the program is asked to end. Handlers are in place when this returns, so no signal is missed.
@@ -174,28 +264,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_need_a_port() {
-        for (text, address) in [
-            ("127.0.0.1:0", Some("127.0.0.1:0")),
-            ("localhost:81", Some("127.0.0.1:81")),
-            ("[::1]:8420", Some("[::1]:8420")),
-            ("0.0.0.0:8420", Some("0.0.0.0:8420")),
-            ("8420", None),
-            ("127.0.0.1", None),
-            ("localhost", None),
-            ("example.org:80", None),
-            ("127.0.0.1:99999", None),
-        ] {
-            let expected = address.map(|address| address.parse().expect("an address"));
-            assert_eq!(super::address(text).ok(), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn an_open_door_is_said() {
-        let everywhere = greeting("0.0.0.0:1".parse().expect("an address"), true);
-        assert!(everywhere.contains("every machine"), "{everywhere}");
-        let here = greeting("127.0.0.1:1".parse().expect("an address"), false);
+        let text = |address: &str, has_page, n_files| {
+            Greeting { address: address.parse().expect("an address"), has_page, n_files }.text()
+        };
+        let everywhere = text("0.0.0.0:1", true, u64::MAX);
+        assert!(everywhere.contains("every machine") && !everywhere.contains("open files"), "{everywhere}");
+        let here = text("127.0.0.1:1", false, 1024);
         assert!(here.contains("only this machine") && here.contains("cargo xtask run"), "{here}");
+        assert!(here.contains("1024 open files"), "{here}");
     }
 }

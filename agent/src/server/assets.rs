@@ -197,7 +197,13 @@ fn content_type(name: &str) -> &'static str {
 /// Answers with a file of the page.
 pub async fn page(Extract(state): Extract<Arc<State>>, request: Request) -> Response {
     let answer = state.assets.answer(request.method(), request.uri().path(), request.headers());
-    answer.unwrap_or_else(|error| Refusal::from(error).into_response())
+    answer.unwrap_or_else(|error| {
+        let mut response = Refusal::from(error).into_response();
+        if error == AssetError::Method {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        response
+    })
 }
 
 #[cfg(test)]

@@ -1,20 +1,142 @@
 //! What the server says where it does not give what was asked for. Only here does a reason become a status.
+//!
+//! A person gets a page, a program the protocol's body: which of the two is decided by the path, where the answer leaves.
 
 use axum::{
+    extract::Request,
     http::{HeaderValue, StatusCode, header},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
+use headroom_shared::protocol::PROTOCOL_VERSION;
+use serde_json::json;
 
-use super::{assets::AssetError, host::HostError};
+use super::{
+    access::AccessError,
+    assets::AssetError,
+    host::{HostError, OriginError},
+};
+use crate::store;
 
 /// A refusal as it is sent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,
     /// For programs: stable, unlike the words.
     code: &'static str,
     /// For people.
     message: String,
+}
+
+impl Refusal {
+    /// The request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code: "bad_request", message: message.into() }
+    }
+
+    /// A token where it would be logged.
+    pub fn token_in_query() -> Self {
+        let message = "A token does not belong into an address, which is logged and remembered. \
+                       Send it as `Authorization: Bearer TOKEN`.";
+        Self { status: StatusCode::BAD_REQUEST, code: "token_in_query", message: message.to_owned() }
+    }
+
+    /// No token at all.
+    pub fn no_token() -> Self {
+        let message = "This needs a token: `Authorization: Bearer TOKEN`. `headroom token add NAME` makes one.";
+        Self { status: StatusCode::UNAUTHORIZED, code: "no_token", message: message.to_owned() }
+    }
+
+    /// The token is good, and not for this.
+    pub fn scope() -> Self {
+        let message = "This token may look and not change anything. `headroom token add NAME --scope control` \
+                       makes one that may.";
+        Self { status: StatusCode::FORBIDDEN, code: "scope", message: message.to_owned() }
+    }
+
+    /// No such address under the programs' part.
+    pub fn no_route() -> Self {
+        let message = "There is nothing at this address. /api/openapi.json lists what there is.";
+        Self { status: StatusCode::NOT_FOUND, code: "not_found", message: message.to_owned() }
+    }
+
+    /// The address is there, and not for this method.
+    pub fn method() -> Self {
+        let message = "This address takes other methods: the answer's Allow has them.";
+        Self { status: StatusCode::METHOD_NOT_ALLOWED, code: "method_not_allowed", message: message.to_owned() }
+    }
+
+    /// The body is too long.
+    pub fn too_large(bytes_max: usize) -> Self {
+        let message = format!("The body has more than {bytes_max} bytes.");
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_large", message }
+    }
+
+    /// The body did not come in time.
+    pub fn too_late() -> Self {
+        let message = "The body did not arrive in time.".to_owned();
+        Self { status: StatusCode::REQUEST_TIMEOUT, code: "too_late", message }
+    }
+
+    /// There are as many viewers as there may be.
+    pub fn too_many() -> Self {
+        let message = "There are as many viewers as this rig takes. Try again later.".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
+    }
+
+    /// Not asked for as a socket.
+    pub fn no_upgrade() -> Self {
+        let message = "This is a WebSocket: GET with Upgrade, version 13.".to_owned();
+        Self { status: StatusCode::BAD_REQUEST, code: "no_upgrade", message }
+    }
+
+    /// A run that goes on.
+    pub fn run_not_ended() -> Self {
+        let message = "The run has not ended. What is kept of it can be deleted when it has.".to_owned();
+        Self { status: StatusCode::CONFLICT, code: "run_not_ended", message }
+    }
+
+    /// A task of ours ended before its answer.
+    pub fn internal() -> Self {
+        let message = "The server could not finish the answer. Try again.".to_owned();
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", message }
+    }
+
+    fn page(&self) -> Response {
+        let Self { status, code, message } = self;
+        let reason = status.canonical_reason().unwrap_or("Refused");
+        let message = escaped(message);
+        let page = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{reason} · Headroom</title>\n\
+             <h1>{reason}</h1>\n<p>{message}</p>\n<p><small>{} {code}</small></p>\n",
+            status.as_u16()
+        );
+        self.answer("text/html; charset=utf-8", page)
+    }
+
+    /// The same fields as the protocol's refusal.
+    fn json(&self) -> Response {
+        let body = json!({ "code": self.code, "message": self.message, "supported": [PROTOCOL_VERSION] });
+        self.answer("application/json", format!("{body}\n"))
+    }
+
+    fn answer(&self, content_type: &'static str, body: String) -> Response {
+        let mut response = (self.status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        match self.status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+            }
+            _ => {}
+        }
+        response
+    }
 }
 
 impl From<HostError> for Refusal {
@@ -24,6 +146,16 @@ impl From<HostError> for Refusal {
             HostError::Foreign { .. } => (StatusCode::FORBIDDEN, "foreign_host"),
         };
         Self { status, code, message: error.to_string() }
+    }
+}
+
+impl From<OriginError> for Refusal {
+    fn from(error: OriginError) -> Self {
+        let code = match error {
+            OriginError::Missing => "missing_origin",
+            OriginError::Foreign { .. } => "foreign_origin",
+        };
+        Self { status: StatusCode::FORBIDDEN, code, message: error.to_string() }
     }
 }
 
@@ -39,26 +171,58 @@ impl From<AssetError> for Refusal {
     }
 }
 
+impl From<AccessError> for Refusal {
+    fn from(error: AccessError) -> Self {
+        let (status, code) = match error {
+            AccessError::BadToken => (StatusCode::UNAUTHORIZED, "bad_token"),
+            AccessError::BadCode => (StatusCode::FORBIDDEN, "bad_code"),
+            AccessError::TooManyFailures | AccessError::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
+            AccessError::Name(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            AccessError::File(_) => (StatusCode::INTERNAL_SERVER_ERROR, "access_file"),
+        };
+        Self { status, code, message: error.to_string() }
+    }
+}
+
+impl From<store::Error> for Refusal {
+    fn from(error: store::Error) -> Self {
+        let (status, code) = match error {
+            store::Error::NoRun(_) => (StatusCode::NOT_FOUND, "no_run"),
+            store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
+            store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
+            store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),
+        };
+        Self { status, code, message: error.to_string() }
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Self { status, code, message } = self;
-        let reason = status.canonical_reason().unwrap_or("Refused");
-        let message = escaped(&message);
-        let page = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{reason} · Headroom</title>\n\
-             <h1>{reason}</h1>\n<p>{message}</p>\n<p><small>{} {code}</small></p>\n",
-            status.as_u16()
-        );
-        let mut response = (status, page).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if status == StatusCode::METHOD_NOT_ALLOWED {
-            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        }
+        let mut response = self.page();
+        response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Whether programs ask there.
+pub fn is_for_programs(path: &str) -> bool {
+    path == "/api" || path.starts_with("/api/") || path == "/metrics" || path == "/ws"
+}
+
+/// Gives programs the refusals that they can read.
+pub async fn dress(request: Request, next: Next) -> Response {
+    let for_programs = is_for_programs(request.uri().path());
+    let mut response = next.run(request).await;
+    let refusal = response.extensions_mut().remove::<Refusal>();
+    let Some(refusal) = refusal.filter(|_| for_programs) else { return response };
+    let mut dressed = refusal.json();
+    // The routes know better what they take.
+    if let Some(allow) = response.headers_mut().remove(header::ALLOW)
+        && refusal.status == StatusCode::METHOD_NOT_ALLOWED
+    {
+        dressed.headers_mut().insert(header::ALLOW, allow);
+    }
+    dressed
 }
 
 fn escaped(text: &str) -> String {

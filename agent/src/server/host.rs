@@ -19,15 +19,82 @@ use thiserror::Error;
 
 use super::{State, error::Refusal};
 
-/// The port that a link without one means.
-const HTTP_PORT: u16 = 80;
-/// Characters of a refused Host that are shown.
+/// Characters of a refused Host or Origin that are shown.
 const SHOWN_CHARS: usize = 80;
 
+/// How this server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// Openly.
+    #[default]
+    Http,
+    /// By TLS.
+    Https,
+}
+
+impl Scheme {
+    /// As it begins a link.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port that a link without one means.
+    const fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// A further name that the owner says this server goes by: of a proxy before it, or of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// In lower case.
+    host: String,
+    /// Where it is another port than this server's or the scheme's own.
+    port: Option<u16>,
+}
+
+impl Name {
+    /// Reads `rig.example` or `rig.example:8443`.
+    pub fn read(text: &str) -> Option<Self> {
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, Some(decimal(port)?)),
+            None => (text, None),
+        };
+        let labels = |host: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            host.split('.').all(|label| (1..=63).contains(&label.len()) && label.bytes().all(is_part))
+        };
+        (host.len() <= 253 && labels(host)).then(|| Self { host: host.to_ascii_lowercase(), port })
+    }
+
+    /// As a link has it.
+    pub fn authority(&self) -> String {
+        self.port.map_or_else(|| self.host.clone(), |port| format!("{}:{port}", self.host))
+    }
+}
+
+/// What the owner adds to what an address tells.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// How it is spoken to.
+    pub scheme: Scheme,
+    /// Names besides its address.
+    pub names: Vec<Name>,
+    /// Origins of foreign pages that may speak to it.
+    pub origins: Vec<String>,
+}
+
 /// The names a server goes by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Hosts {
     address: SocketAddr,
+    given: Given,
 }
 
 /// Why a request is refused.
@@ -37,7 +104,7 @@ pub enum HostError {
     #[error("The request does not say clearly which host it is for.")]
     Unclear,
     /// For someone else.
-    #[error("This server does not answer for {host}. Open {link} instead.")]
+    #[error("This server does not answer for {host}. Open {link} instead, or start it with --host and that name.")]
     Foreign {
         /// What the request says, shortened.
         host: String,
@@ -46,10 +113,24 @@ pub enum HostError {
     },
 }
 
+/// Why a request of a page is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OriginError {
+    /// No Origin, where every browser sends one.
+    #[error("The request does not say which page it comes from: it has no Origin.")]
+    Missing,
+    /// Of a page that is not this server's.
+    #[error("A page of {origin} has no business here. The owner of this rig can allow it with --allow-origin.")]
+    Foreign {
+        /// What the request says, shortened.
+        origin: String,
+    },
+}
+
 impl Hosts {
     /// Those of a server that listens on this address.
-    pub fn of(address: SocketAddr) -> Self {
-        Self { address }
+    pub fn of(address: SocketAddr, given: Given) -> Self {
+        Self { address, given }
     }
 
     /// Where a browser on this machine finds the page.
@@ -59,20 +140,63 @@ impl Hosts {
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
             ip => ip,
         };
-        format!("http://{}/", SocketAddr::new(ip, self.address.port()))
+        self.link_to(&SocketAddr::new(ip, self.address.port()).to_string())
+    }
+
+    /// Where another machine finds it, if one can; `local` is this machine's address in its network.
+    pub fn far_link(&self, local: Option<IpAddr>) -> Option<String> {
+        let own = self.address.ip();
+        if own.is_loopback() {
+            // Whoever names it stands before it, and such proxies speak TLS.
+            let name = self.given.names.first()?;
+            return Some(format!("https://{}/", name.authority()));
+        }
+        let port = self.address.port();
+        let authority = match self.given.names.first() {
+            Some(Name { host, port: None }) => format!("{host}:{port}"),
+            Some(name) => name.authority(),
+            None if own.is_unspecified() => SocketAddr::new(local?, port).to_string(),
+            None => self.address.to_string(),
+        };
+        Some(self.link_to(&authority))
+    }
+
+    fn link_to(&self, authority: &str) -> String {
+        format!("{}://{authority}/", self.given.scheme.name())
     }
 
     /// Whether `authority`, as in a Host header, is this server.
     fn answers_for(&self, authority: &str) -> bool {
-        let (host, port) = match authority.rsplit_once(':') {
-            // The colon of an address in brackets is not a port's.
-            Some((host, port)) if !port.ends_with(']') => (host, decimal(port)),
-            _ => (authority, Some(HTTP_PORT)),
-        };
-        port == Some(self.address.port()) && self.is_named(host)
+        let (host, port) = self.parts(authority);
+        port == Some(self.address.port()) && self.is_own(host) || self.name(authority).is_some()
     }
 
-    fn is_named(&self, host: &str) -> bool {
+    /// A host and its port, which is missing where there is none that can be.
+    fn parts<'a>(&self, authority: &'a str) -> (&'a str, Option<u16>) {
+        match authority.rsplit_once(':') {
+            // The colon of an address in brackets is not a port's.
+            Some((host, port)) if !port.ends_with(']') => (host, decimal(port)),
+            _ => (authority, Some(self.given.scheme.port())),
+        }
+    }
+
+    /// The given name that an authority is of.
+    fn name(&self, authority: &str) -> Option<&Name> {
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) => (host, Some(decimal(port)?)),
+            None => (authority, None),
+        };
+        self.given.names.iter().find(|name| {
+            let fits = match name.port {
+                Some(given) => port == Some(given),
+                // A proxy has the scheme's port, which a browser leaves out, and without one it is this server's.
+                None => port.is_none_or(|port| [self.address.port(), 443, 80].contains(&port)),
+            };
+            fits && host.eq_ignore_ascii_case(&name.host)
+        })
+    }
+
+    fn is_own(&self, host: &str) -> bool {
         if host.eq_ignore_ascii_case("localhost") {
             return true;
         }
@@ -95,9 +219,47 @@ impl Hosts {
         match [Some(host), line].into_iter().flatten().find(|authority| !self.answers_for(authority)) {
             None => Ok(()),
             Some("") => Err(HostError::Unclear),
-            Some(host) => Err(HostError::Foreign { host: host.chars().take(SHOWN_CHARS).collect(), link: self.link() }),
+            Some(host) => Err(HostError::Foreign { host: shown(host), link: self.link() }),
         }
     }
+
+    /// Judges where a request comes from, whose Host is this server's already: a page of this very server, by the name
+    /// that it was asked for, or one that the owner allows.
+    ///
+    /// # Errors
+    /// It does not say so, or comes from elsewhere.
+    pub fn judge_origin(&self, headers: &HeaderMap) -> Result<(), OriginError> {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let (Some(origin), more) = (origins.next(), origins.next()) else { return Err(OriginError::Missing) };
+        let text = String::from_utf8_lossy(origin.as_bytes());
+        let foreign = || OriginError::Foreign { origin: shown(&text) };
+        if more.is_some() {
+            return Err(foreign());
+        }
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or_else(foreign)?;
+        let same = text.split_once("://").is_some_and(|(scheme, authority)| {
+            let spoken = scheme == self.given.scheme.name() || scheme == "https" && self.name(host).is_some();
+            spoken && authority.eq_ignore_ascii_case(host)
+        });
+        if same || self.is_allowed(&text) { Ok(()) } else { Err(foreign()) }
+    }
+
+    /// Whether the owner allows pages of that origin.
+    fn is_allowed(&self, origin: &str) -> bool {
+        self.given.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
+/// Whether a text can be the origin of a page: `https://page.example`, without a path.
+pub fn is_origin(text: &str) -> bool {
+    let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    authority.is_some_and(|authority| {
+        !authority.is_empty() && authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte))
+    })
 }
 
 /// Digits alone: `parse` would take a sign as well.
@@ -114,92 +276,4 @@ pub async fn check(Extract(state): Extract<Arc<State>>, request: Request, next: 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hosts(address: &str) -> Hosts {
-        Hosts::of(address.parse().expect("an address"))
-    }
-
-    #[track_caller]
-    fn check(address: &str, answered: &[&str], refused: &[&str]) {
-        let hosts = hosts(address);
-        for host in answered {
-            assert!(hosts.answers_for(host), "{address} refuses {host:?}");
-        }
-        for host in refused {
-            assert!(!hosts.answers_for(host), "{address} answers for {host:?}");
-        }
-    }
-
-    #[test]
-    fn loopback_answers_for_loopback_alone() {
-        let refused = [
-            "",
-            ":8420",
-            "localhost",
-            "localhost:80",
-            "localhost:08421",
-            "localhost:+8420",
-            "localhost:8420x",
-            "localhost:",
-            "localhost.:8420",
-            "localhost.evil.example:8420",
-            "evil.example:8420",
-            "127.0.0.1.nip.io:8420",
-            "user@localhost:8420",
-            "localhost:8420@evil.example",
-            "127.0.0.1:80:8420",
-            "127.1:8420",
-            "0x7f000001:8420",
-            "2130706433:8420",
-            "127.0.0.2:8420",
-            "0.0.0.0:8420",
-            "[::]:8420",
-            "::1:8420",
-            "[::1",
-            "[::1]",
-            "[::1]8420",
-            "[::ffff:127.0.0.1]:8420",
-            "[127.0.0.1]:8420",
-            "192.168.1.5:8420",
-            " localhost:8420",
-            "lоcalhost:8420",
-        ];
-        check("127.0.0.1:8420", &["127.0.0.1:8420", "localhost:8420", "LocalHost:8420", "[::1]:8420"], &refused);
-    }
-
-    #[test]
-    fn a_given_address_answers_for_itself_and_loopback() {
-        check("192.168.1.5:8420", &["192.168.1.5:8420", "localhost:8420"], &["192.168.1.6:8420", "rig.local:8420"]);
-        check("[fe80::1]:8420", &["[fe80::1]:8420", "[FE80:0::1]:8420"], &["[fe80::2]:8420"]);
-    }
-
-    #[test]
-    fn all_addresses_answer_for_addresses_and_no_name() {
-        check("0.0.0.0:8420", &["192.168.1.6:8420", "[fe80::2]:8420"], &["rig.local:8420", "192.168.1.6:80"]);
-    }
-
-    #[test]
-    fn on_port_80_a_host_may_leave_it_out() {
-        check("127.0.0.1:80", &["localhost", "127.0.0.1", "[::1]", "localhost:80"], &["localhost:8420"]);
-    }
-
-    #[test]
-    fn the_link_can_be_opened_here() {
-        assert_eq!(hosts("127.0.0.1:81").link(), "http://127.0.0.1:81/");
-        assert_eq!(hosts("0.0.0.0:81").link(), "http://127.0.0.1:81/");
-        assert_eq!(hosts("[::]:81").link(), "http://[::1]:81/");
-    }
-
-    #[test]
-    fn a_request_line_with_a_foreign_address_is_refused() {
-        let hosts = hosts("127.0.0.1:8420");
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, "localhost:8420".parse().expect("a value"));
-        let judge = |uri: &str| hosts.judge(&headers, &uri.parse().expect("an address"));
-        assert_eq!(judge("/"), Ok(()));
-        assert_eq!(judge("http://127.0.0.1:8420/"), Ok(()));
-        judge("http://evil.example/").expect_err("it is for another");
-    }
-}
+mod tests;

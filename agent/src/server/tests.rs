@@ -1,115 +1,16 @@
-//! The server on a real port, with a page of its own making, and a client that sends the bytes it is told to.
+//! The server on a real port, with a page of its own making.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+mod hostile;
+pub mod talk;
 
-use axum::body::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::oneshot,
-    task::JoinHandle,
+    net::TcpStream,
     time::timeout,
 };
 
-use super::{HEAD_BYTES_MAX, State, app, assets::Assets, host::Hosts, serve};
-
-/// Far above what any answer takes; a hang becomes a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-const INDEX: &str = "<!doctype html><title>page</title>";
-const WASM: &str = "app-0123456789abcdef_bg.wasm";
-
-struct Server {
-    address: SocketAddr,
-    end: oneshot::Sender<()>,
-    served: JoinHandle<()>,
-}
-
-impl Server {
-    async fn with(assets: Assets) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("an address");
-        let (end, ended) = oneshot::channel();
-        let app = app(State { assets, hosts: Hosts::of(address) });
-        let served = tokio::spawn(serve(listener, app, async {
-            let _ = ended.await;
-        }));
-        Self { address, end, served }
-    }
-
-    async fn start() -> Self {
-        let file = |name: &str, content: &str| {
-            let mut hash = [0; 32];
-            name.bytes().chain(content.bytes()).enumerate().for_each(|(i, byte)| hash[i % 16] ^= byte.rotate_left(1));
-            (name.to_owned(), Bytes::copy_from_slice(content.as_bytes()), hash)
-        };
-        Self::with(Assets::new([
-            file("index.html", INDEX),
-            file("index.html.br", "index as brotli"),
-            file("index.html.gz", "index as gzip"),
-            file(WASM, "wasm, plain"),
-            file(&format!("{WASM}.br"), "wasm as brotli"),
-            file("boot.js", "boot"),
-            file("style.css", "style"),
-            file("embed.html", "embed"),
-            file("headroom-calculator.js", "element"),
-        ]))
-        .await
-    }
-
-    async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.expect("it listens")
-    }
-
-    /// Sends the bytes as they are and reads to the end.
-    async fn send(&self, bytes: &str) -> Answer {
-        let mut stream = self.connect().await;
-        // The server may refuse before it has read everything.
-        let _ = stream.write_all(bytes.as_bytes()).await;
-        let mut answer = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an answer in time");
-        Answer::of(&answer)
-    }
-
-    /// A request for a path with the right Host and further lines.
-    async fn request(&self, method: &str, path: &str, lines: &[&str]) -> Answer {
-        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
-        let host = self.address;
-        self.send(&format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n")).await
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.request("GET", path, &[]).await
-    }
-
-    async fn stop(self) {
-        self.end.send(()).expect("it runs");
-        timeout(PATIENCE, self.served).await.expect("it ends in time").expect("it does not panic");
-    }
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: BTreeMap<String, String>,
-    body: String,
-}
-
-impl Answer {
-    fn of(bytes: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(bytes);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let mut lines = head.lines();
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
-        let headers = lines.filter_map(|line| line.split_once(": "));
-        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Self { status, headers, body: body.to_owned() }
-    }
-
-    fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", String::as_str)
-    }
-}
+use super::{assets::Assets, connection::HEAD_BYTES_MAX};
+use talk::{Answer, INDEX, PATIENCE, Server, WASM};
 
 #[tokio::test]
 async fn the_page_is_at_the_root() {
@@ -138,7 +39,7 @@ async fn every_answer_has_the_strict_headers() {
             (
                 "content-security-policy",
                 "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
-                 img-src 'self' data:; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
+                 img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
             ),
             ("x-content-type-options", "nosniff"),
             ("referrer-policy", "no-referrer"),

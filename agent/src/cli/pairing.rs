@@ -1,0 +1,77 @@
+//! How a person is invited to pair a device: a link, and a picture of it for a phone.
+
+use std::io::IsTerminal;
+
+use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
+
+use super::style::Style;
+
+/// Where the page is, and what a device has to bring.
+#[derive(Clone, Copy, Debug)]
+pub struct Invitation<'a> {
+    /// For this machine's browser.
+    pub link: &'a str,
+    /// For other machines, where one can reach the page.
+    pub far_link: Option<&'a str>,
+    /// Good once.
+    pub code: &'a str,
+}
+
+impl Invitation<'_> {
+    /// The link for this machine.
+    pub fn here(&self) -> String {
+        self.pair(self.link)
+    }
+
+    /// What stands behind `#` never leaves the browser by itself: no server and no log sees it.
+    fn pair(&self, link: &str) -> String {
+        format!("{link}rig#pair={}", self.code)
+    }
+
+    /// For a phone: the picture of the link where a terminal can show it, and in any case how to get there.
+    pub fn for_phones(&self, draws: bool) -> String {
+        let Some(far_link) = self.far_link else {
+            return "a phone cannot reach this: `headroom serve --help` says how it could\n".to_owned();
+        };
+        let link = self.pair(far_link);
+        let picture = if draws { picture(&link).unwrap_or_default() } else { String::new() };
+        format!("for another device:\n  {link}\n{picture}")
+    }
+}
+
+/// Whether a picture of half blocks would be seen.
+pub fn draws() -> bool {
+    std::io::stderr().is_terminal() && Style::of_stdout().unicode
+}
+
+/// Light on dark, as most terminals are; cameras read it either way.
+fn picture(link: &str) -> Option<String> {
+    let code = QrCode::with_error_correction_level(link, EcLevel::L).ok()?;
+    let blocks =
+        code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).quiet_zone(true).build();
+    Some(blocks + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_stands_behind_the_hash() {
+        let invitation = Invitation { link: "http://127.0.0.1:8420/", far_link: None, code: "abc" };
+        assert_eq!(invitation.here(), "http://127.0.0.1:8420/rig#pair=abc");
+        assert!(invitation.for_phones(true).contains("cannot reach"));
+    }
+
+    #[test]
+    fn a_picture_fits_a_terminal() {
+        let code = "0".repeat(64);
+        let far_link = Some("https://a-long-name-of-a-rig.tail12345.ts.net/");
+        let invitation = Invitation { link: "http://127.0.0.1:8420/", far_link, code: &code };
+        let text = invitation.for_phones(true);
+        let picture: Vec<&str> = text.lines().skip(2).collect();
+        assert!((20..40).contains(&picture.len()), "{text}");
+        assert!(picture.iter().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(!invitation.for_phones(false).contains('█'));
+    }
+}

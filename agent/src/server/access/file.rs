@@ -1,0 +1,305 @@
+//! The file that tokens are kept in: `access.json` of the data folder, for its owner's eyes alone.
+//!
+//! It is replaced whole. Who changes it holds a lock beside it, so that the agent and `headroom token` never undo each
+//! other's changes.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::book::{Book, BookError};
+use crate::train::files::{Disk, Folder, replace};
+
+const NAME: &str = "access.json";
+const LOCK_NAME: &str = "access.lock";
+/// The form of the file.
+const VERSION: u32 = 1;
+/// Bytes of a file that is read: several times what the most tokens with the longest names take.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// How long another program may hold the lock; it takes milliseconds.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(3);
+/// How often the lock is tried.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why tokens cannot be read or changed.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// What is asked for cannot be.
+    #[error(transparent)]
+    Refused(#[from] BookError),
+    /// The system says so.
+    #[error("cannot use {}: {error}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It is not what this program wrote.
+    #[error("{} is damaged, or of a later version: {why}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where.
+        why: String,
+    },
+    /// Another program holds the lock.
+    #[error("{} is held by another program", path.display())]
+    Busy {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// The system has no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(io::Error),
+}
+
+impl FileError {
+    /// What to try.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused(BookError::NameTaken(name)) => {
+                Some(format!("`headroom token revoke {name:?}` takes that one away"))
+            }
+            Self::Refused(BookError::NoSuchName(_)) => Some("`headroom token list` has their names".to_owned()),
+            Self::Damaged { path, .. } => Some(format!(
+                "move {} away: headroom begins a new one, and every device has to be paired again",
+                path.display()
+            )),
+            Self::Busy { .. } => Some("try again; a `headroom` that hangs holds it".to_owned()),
+            Self::Refused(_) | Self::Io { .. } | Self::Random(_) => None,
+        }
+    }
+}
+
+/// What tells one state of the file from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    modified: Option<SystemTime>,
+    len: u64,
+    /// A file that replaced another within a tick of the clock is another file all the same.
+    number: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        #[cfg(unix)]
+        let number = std::os::unix::fs::MetadataExt::ino(metadata);
+        #[cfg(not(unix))]
+        let number = 0;
+        Self { modified: metadata.modified().ok(), len: metadata.len(), number }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written<B> {
+    version: u32,
+    #[serde(flatten)]
+    book: B,
+}
+
+/// Where tokens are kept.
+#[derive(Clone, Debug)]
+pub struct AccessFile {
+    folder: PathBuf,
+}
+
+impl AccessFile {
+    /// The one of a data folder.
+    pub fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(NAME)
+    }
+
+    fn io(&self, error: io::Error) -> FileError {
+        FileError::Io { path: self.path(), error }
+    }
+
+    /// Its state; `None` where there is no file.
+    pub fn stamp(&self) -> Option<Stamp> {
+        fs::metadata(self.path()).ok().as_ref().map(Stamp::of)
+    }
+
+    /// What is kept, and the file's state then; nothing where there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read or understood.
+    pub fn read(&self) -> Result<(Book, Option<Stamp>), FileError> {
+        let file = match File::open(self.path()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Book::default(), None)),
+            Err(error) => return Err(self.io(error)),
+        };
+        let stamp = Stamp::of(&file.metadata().map_err(|error| self.io(error))?);
+        let damaged = |why: String| FileError::Damaged { path: self.path(), why };
+        if stamp.len > FILE_BYTES_MAX {
+            return Err(damaged(format!("it has {} bytes", stamp.len)));
+        }
+        let text = io::read_to_string(io::Read::take(file, FILE_BYTES_MAX)).map_err(|error| self.io(error))?;
+        let written: Written<Book> = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        if written.version != VERSION {
+            return Err(damaged(format!("it has version {}, and this headroom knows {VERSION}", written.version)));
+        }
+        Ok((written.book, Some(stamp)))
+    }
+
+    /// Changes what is kept, alone.
+    ///
+    /// # Errors
+    /// The change is refused, or the file cannot be read or written; then it is as it was.
+    pub fn change<T, E: Into<FileError>>(
+        &self,
+        change: impl FnOnce(&mut Book) -> Result<T, E>,
+    ) -> Result<T, FileError> {
+        let _lock = self.lock()?;
+        let (mut book, _) = self.read()?;
+        let value = change(&mut book).map_err(Into::into)?;
+        let mut text = serde_json::to_vec_pretty(&Written { version: VERSION, book: &book })
+            .map_err(|error| self.io(error.into()))?;
+        text.push(b'\n');
+        let folder = Private(Disk(self.folder.clone()));
+        replace(&folder, NAME, |out| out.write_all(&text)).map_err(|error| self.io(error))?;
+        Ok(value)
+    }
+
+    /// Held as long as the file is open.
+    fn lock(&self) -> Result<File, FileError> {
+        let path = self.folder.join(LOCK_NAME);
+        let io = |error| FileError::Io { path: path.clone(), error };
+        let file = open_private(&path).map_err(io)?;
+        for _ in 0..LOCK_TIME_MAX.as_millis() / LOCK_PAUSE.as_millis() {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(io(error)),
+            }
+        }
+        Err(FileError::Busy { path })
+    }
+}
+
+/// A folder whose new files only their owner can read.
+struct Private(Disk);
+
+impl Folder for Private {
+    type File = File;
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        let path = self.0.0.join(name);
+        // One that is left over may have been made for all eyes.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        open_private(&path)
+    }
+
+    fn sync(&self, file: &mut File) -> io::Result<()> {
+        self.0.sync(file)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headroom_shared::protocol::Scope;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = AccessFile::of(folder.path());
+        assert_eq!(file.read().expect("nothing"), (Book::default(), None));
+        let token = file.change(|book| book.add("laptop", Scope::Control, 7)).expect("a token");
+        let (book, stamp) = file.read().expect("a book");
+        assert_eq!((book.tokens.len(), stamp), (1, file.stamp()));
+        let text = fs::read_to_string(folder.path().join(NAME)).expect("a file");
+        assert!(text.contains("\"version\": 1") && !text.contains(&token), "{text}");
+        let before = file.stamp();
+        file.change(|book| book.revoke("nobody")).expect_err("it is not there");
+        assert_eq!(file.stamp(), before, "what is refused changes nothing");
+        file.change(|book| book.revoke("laptop")).expect("it is there");
+        assert_ne!(file.stamp(), before);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_can_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = AccessFile::of(folder.path());
+        file.change(|book| book.add("laptop", Scope::View, 7)).expect("a token");
+        for name in [NAME, LOCK_NAME] {
+            let mode = fs::metadata(folder.path().join(name)).expect("it is there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_said_and_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = AccessFile::of(folder.path());
+        let hash = |digits: &str| {
+            format!(r#"{{"version":1,"tokens":[{{"name":"x","hash":"{digits}","scope":"view","created_ms":1}}]}}"#)
+        };
+        for text in [
+            String::new(),
+            "{}".to_owned(),
+            r#"{"version":2,"tokens":[]}"#.to_owned(),
+            hash("ab"),
+            hash(&"é".repeat(32)),
+            hash(&"+f".repeat(32)),
+        ] {
+            fs::write(folder.path().join(NAME), &text).expect("written");
+            let error = file.change(|book| book.add("laptop", Scope::View, 7)).expect_err(&text);
+            assert!(matches!(error, FileError::Damaged { .. }) && error.hint().is_some(), "{error}");
+            assert_eq!(fs::read_to_string(folder.path().join(NAME)).expect("a file"), text);
+        }
+        fs::write(folder.path().join(NAME), hash(&"aB".repeat(32))).expect("written");
+        assert_eq!(file.read().expect("a book").0.tokens[0].hash, [0xab; 32]);
+    }
+
+    #[test]
+    fn changes_at_once_undo_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let file = AccessFile::of(folder.path());
+                scope.spawn(move || {
+                    for i in 0..5 {
+                        file.change(|book| book.add(&format!("{thread} {i}"), Scope::View, 7)).expect("added");
+                    }
+                });
+            }
+        });
+        assert_eq!(AccessFile::of(folder.path()).read().expect("a book").0.tokens.len(), 20);
+    }
+}

@@ -1,0 +1,119 @@
+//! Rates, each with its bound: requests of a token, and tokens or codes that were not good.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// Over which failures are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Failures of one address in that time: a person who mistypes, or a page whose token was revoked and that tries on.
+const FAILURES_PER_ADDRESS_MAX: u32 = 20;
+/// And of all addresses together: many machines of one mind get no further than that.
+const FAILURES_MAX: u32 = 400;
+/// Addresses that are remembered; more cannot fail before all of them together have failed too often.
+const ADDRESSES_MAX: usize = FAILURES_MAX as usize;
+
+/// A bucket that fills up by a rate, and that each request takes one from.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    level: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    /// A full one.
+    pub fn full(burst: f64, now: Instant) -> Self {
+        Self { level: burst, at: now }
+    }
+
+    /// Takes one, where there is one.
+    pub fn take(&mut self, per_second: f64, burst: f64, now: Instant) -> bool {
+        let seconds = now.saturating_duration_since(self.at).as_secs_f64();
+        self.level = seconds.mul_add(per_second, self.level).min(burst);
+        self.at = now;
+        let taken = self.level >= 1.0;
+        if taken {
+            self.level -= 1.0;
+        }
+        taken
+    }
+}
+
+/// What failed within a minute.
+#[derive(Debug, Default)]
+pub struct Failures {
+    since: Option<Instant>,
+    n: u32,
+    by_address: HashMap<IpAddr, u32>,
+}
+
+impl Failures {
+    /// Counts one; whether there were few so far.
+    pub fn count(&mut self, from: IpAddr, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
+            *self = Self { since: Some(now), ..Self::default() };
+        }
+        let from = network(from);
+        if self.n >= FAILURES_MAX || (self.by_address.len() >= ADDRESSES_MAX && !self.by_address.contains_key(&from)) {
+            return false;
+        }
+        let n = self.by_address.entry(from).or_insert(0);
+        if *n >= FAILURES_PER_ADDRESS_MAX {
+            return false;
+        }
+        *n += 1;
+        self.n += 1;
+        true
+    }
+}
+
+/// Whoever has one address of IPv6 has the 2⁶⁴ beside it.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_lets_a_burst_through_and_then_its_rate() {
+        let start = Instant::now();
+        let mut bucket = Bucket::full(3.0, start);
+        let mut taken = |after_ms| bucket.take(2.0, 3.0, start + Duration::from_millis(after_ms));
+        assert_eq!(
+            [0, 0, 0, 0, 499, 500, 501, 60_000, 60_000].map(&mut taken),
+            [true, true, true, false, false, true, false, true, true]
+        );
+    }
+
+    #[test]
+    fn one_address_fails_without_harm_to_another() {
+        let start = Instant::now();
+        let mut failures = Failures::default();
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for _ in 0..FAILURES_PER_ADDRESS_MAX {
+            assert!(failures.count(address("2001:db8::1"), start));
+        }
+        assert!(!failures.count(address("2001:db8::ffff"), start), "it is of the same network");
+        assert!(failures.count(address("2001:db8:0:1::1"), start));
+        assert!(failures.count(address("192.0.2.1"), start));
+        assert!(failures.count(address("2001:db8::1"), start + WINDOW), "a minute later it may fail again");
+    }
+
+    #[test]
+    fn all_together_fail_so_often_and_no_more() {
+        let start = Instant::now();
+        let mut failures = Failures::default();
+        let counted = (0..10_000u32).filter(|i| failures.count(IpAddr::V4((*i).into()), start)).count();
+        assert_eq!(counted, FAILURES_MAX as usize);
+        assert!(failures.by_address.len() <= ADDRESSES_MAX);
+    }
+}

@@ -1,0 +1,96 @@
+//! What the owner set.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Request, State as Extract},
+};
+use headroom_shared::protocol::alert::{ALERTS_MAX, Alert, Settings};
+
+use super::json;
+use crate::server::{
+    State,
+    archive::{Archive, asked},
+    error::Refusal,
+};
+
+/// Characters of a currency.
+const CURRENCY_CHARS_MAX: usize = 8;
+/// No currency's kilowatt-hour costs as much.
+const PRICE_MAX: f64 = 1e6;
+/// Hotter than any card stays whole.
+const CELSIUS_MAX: u64 = 150;
+/// A week: who waits longer for progress looks by himself.
+const MINUTES_MAX: u64 = 7 * 24 * 60;
+
+/// `GET /api/settings`.
+pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Json<Settings>, Refusal> {
+    Ok(Json(asked(&state.archive, Archive::settings).await?))
+}
+
+/// `PUT /api/settings`: all of them, in the place of those before.
+pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Json<Settings>, Refusal> {
+    let settings: Settings = json(request).await?;
+    check(&settings).map_err(Refusal::bad_request)?;
+    let kept = asked(&state.archive, move |archive| {
+        archive.set_settings(&settings)?;
+        Ok(settings)
+    });
+    let kept = kept.await?;
+    state.settings.send_replace(kept.clone());
+    Ok(Json(kept))
+}
+
+fn check(settings: &Settings) -> Result<(), String> {
+    if settings.alerts.len() > ALERTS_MAX {
+        return Err(format!("There are at most {ALERTS_MAX} alerts."));
+    }
+    let within = |alert: &Alert| match *alert {
+        Alert::TemperatureAbove { celsius } => (1..=CELSIUS_MAX).contains(&celsius),
+        Alert::MemoryAbove { percent } => (1..=100).contains(&percent),
+        Alert::NoProgress { minutes } => (1..=MINUTES_MAX).contains(&minutes),
+        Alert::CardLost | Alert::RunFailed => true,
+    };
+    if !settings.alerts.iter().all(within) {
+        return Err(format!(
+            "An alert's bound is 1 to {CELSIUS_MAX} °C, 1 to 100 percent or 1 to {MINUTES_MAX} minutes."
+        ));
+    }
+    if settings.price_per_kwh.is_some_and(|price| !(0.0..=PRICE_MAX).contains(&price)) {
+        return Err(format!("A price is a number from 0 to {PRICE_MAX}."));
+    }
+    let currency = &settings.currency;
+    if currency.chars().count() > CURRENCY_CHARS_MAX || currency.chars().any(char::is_control) {
+        return Err(format!("A currency has {CURRENCY_CHARS_MAX} characters at most."));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_bounds() {
+        let good = Settings {
+            alerts: vec![Alert::TemperatureAbove { celsius: 85 }, Alert::CardLost],
+            price_per_kwh: Some(0.35),
+            currency: "€".to_owned(),
+        };
+        check(&good).expect("they are good");
+        let with = |alert| Settings { alerts: vec![alert], ..Settings::default() };
+        for bad in [
+            with(Alert::TemperatureAbove { celsius: 0 }),
+            with(Alert::MemoryAbove { percent: 101 }),
+            with(Alert::NoProgress { minutes: u64::MAX }),
+            Settings { alerts: vec![Alert::CardLost; ALERTS_MAX + 1], ..Settings::default() },
+            Settings { price_per_kwh: Some(-1.0), ..Settings::default() },
+            Settings { price_per_kwh: Some(f64::NAN), ..Settings::default() },
+            Settings { currency: "123456789".to_owned(), ..Settings::default() },
+            Settings { currency: "\u{1b}[2J".to_owned(), ..Settings::default() },
+        ] {
+            check(&bad).expect_err(&format!("{bad:?}"));
+        }
+    }
+}

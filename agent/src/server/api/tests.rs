@@ -1,0 +1,207 @@
+//! Routes against their description, and what each of them gives.
+
+use std::collections::BTreeSet;
+
+use headroom_shared::protocol::{
+    alert::{Alert, Settings},
+    run::{Run, RunStatus},
+};
+use serde_json::Value;
+
+use super::*;
+use crate::server::{
+    made::{event, gpu, run},
+    tests::talk::Server,
+};
+
+fn description() -> Value {
+    serde_json::from_str(OPENAPI).expect("JSON")
+}
+
+/// Each method and path.
+fn described() -> BTreeSet<(String, String)> {
+    let description = description();
+    let paths = description["paths"].as_object().expect("paths");
+    let methods = paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods").keys().filter(|key| *key != "parameters");
+        methods.map(move |method| (method.to_uppercase(), path.clone()))
+    });
+    methods.collect()
+}
+
+#[test]
+fn every_route_is_described_and_every_description_is_a_route() {
+    let routes: BTreeSet<(String, String)> =
+        ROUTES.iter().map(|route| (route.method.to_owned(), route.path.to_owned())).collect();
+    assert_eq!(routes, described());
+    assert_eq!(routes.len(), ROUTES.len(), "one is there twice");
+    for route in ROUTES {
+        let operation = &description()["paths"][route.path][route.method.to_lowercase()];
+        let public = operation["security"] == serde_json::json!([]);
+        assert_eq!(public, !matches!(route.needs, Needs::Token(_)), "{}", route.path);
+        let control = operation["summary"].as_str().expect("a summary").contains("scope control");
+        assert_eq!(control, route.needs == CONTROL, "{}", route.path);
+        for path in ["responses", "operationId"] {
+            assert!(!operation[path].is_null(), "{} has no {path}", route.path);
+        }
+    }
+    // Every reference leads somewhere.
+    let text = OPENAPI.replace(char::is_whitespace, "");
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().expect("a pointer");
+        assert!(description().pointer(pointer).is_some(), "{pointer}");
+    }
+}
+
+#[tokio::test]
+async fn every_description_is_answered_as_it_says() {
+    let server = Server::start().await;
+    server.place.made.runs.lock().expect("no panic").push(run("ab"));
+    assert!(described().len() > 10);
+    for (method, path) in described() {
+        let path = path.replace("{id}", "ab");
+        let path = if path == "/api/history" { format!("{path}?gpu=GPU-0&from_ms=1&to_ms=2") } else { path };
+        let bearer = format!("Authorization: Bearer {}", server.place.control);
+        let origin = format!("Origin: {}", server.origin());
+        let answer = server.sent(&method, &path, &[&bearer, &origin], r#"{"alerts":[],"code":"x","name":"y"}"#).await;
+        assert!(![404, 405, 500].contains(&answer.status), "{method} {path}: {answer:?}");
+        let operation = &description()["paths"][path.split('?').next().expect("a path").replace("/ab", "/{id}")]
+            [method.to_lowercase()];
+        let described = &operation["responses"][answer.status.to_string()];
+        assert!(described.is_object(), "{method} {path} answers {} and does not say so", answer.status);
+        // Without a token, and by another method.
+        if operation["security"].is_null() {
+            let answer = server.request(&method, &path, &[]).await;
+            assert_eq!(answer.status, 401, "{method} {path}");
+            assert!(operation["responses"]["401"].is_object(), "{method} {path}");
+        }
+        let other = server.request("PATCH", &path, &[&bearer]).await;
+        assert_eq!(other.status, 405, "{path}");
+        assert!(other.header("allow").split(',').any(|allowed| allowed == method), "{path}: {other:?}");
+        assert!(other.body.contains("method_not_allowed"), "{other:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn refusals_have_one_form() {
+    let server = Server::start().await;
+    for (path, code) in [("/api/nothing", "not_found"), ("/api/rig", "no_token"), ("/api/runs/ab", "no_token")] {
+        let answer = server.get(path).await;
+        assert_eq!(answer.header("content-type"), "application/json", "{path}");
+        let refusal: headroom_shared::protocol::Refusal = serde_json::from_str(&answer.body).expect("the protocol's");
+        assert!(!refusal.message.is_empty() && refusal.supported == [1]);
+        assert_eq!(serde_json::from_str::<Value>(&answer.body).expect("JSON")["code"], code);
+        assert_eq!(answer.header("cache-control"), "no-store");
+    }
+    *server.place.made.broken.lock().expect("no panic") = true;
+    let answer = server.asked("GET", "/api/runs", &server.place.view).await;
+    assert!(answer.status == 503 && answer.body.contains("disk I/O error"), "{answer:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_rig_is_told_as_it_is() {
+    let server = Server::start().await;
+    server.place.state.hub.gpus(vec![gpu(0), gpu(1)]);
+    let answer = server.asked("GET", "/api/rig", &server.place.view).await;
+    let rig: Value = serde_json::from_str(&answer.body).expect("JSON");
+    assert_eq!((rig["protocol"].as_u64(), rig["gpus"][1]["uuid"].as_str()), (Some(1), Some("GPU-1")));
+    assert!(rig["telemetry"].is_null() && rig["state"]["driver"]["state"] == "starting", "{rig}");
+    for required in description()["components"]["schemas"]["Rig"]["required"].as_array().expect("names") {
+        assert!(rig.get(required.as_str().expect("a name")).is_some(), "{required}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn questions_have_bounds() {
+    let server = Server::start().await;
+    for path in [
+        "/api/history",
+        "/api/history?gpu=GPU-0&from_ms=1",
+        "/api/history?gpu=GPU-0&from_ms=2&to_ms=2",
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615",
+        "/api/history?gpu=GPU-0&from_ms=-1&to_ms=2",
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0",
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001",
+        "/api/history?gpu=a%2fb&from_ms=1&to_ms=2",
+        "/api/runs?limit=0",
+        "/api/runs?limit=1001",
+        "/api/runs?limit=x",
+        "/api/runs/ab/events?after=-1",
+        "/api/runs/ab/events?limit=9999",
+    ] {
+        let answer = server.asked("GET", path, &server.place.view).await;
+        assert!(answer.status == 400 && answer.body.contains("bad_request"), "{path}: {answer:?}");
+    }
+    let fits = "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000";
+    assert_eq!(server.asked("GET", fits, &server.place.view).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn runs_are_listed_read_exported_and_deleted() {
+    let server = Server::start().await;
+    let (view, control) = (&server.place.view, &server.place.control);
+    let ended = Run { status: RunStatus::Exited { code: 0 }, ..run("cd") };
+    server.place.made.runs.lock().expect("no panic").extend([run("ab"), ended]);
+    server.place.made.events.lock().expect("no panic").extend((1..=2500).map(|id| event(id, "cd")));
+    let list: Vec<Run> =
+        serde_json::from_str(&server.asked("GET", "/api/runs?limit=1", view).await.body).expect("runs");
+    assert_eq!(list.len(), 1);
+    let events = server.asked("GET", "/api/runs/cd/events?after=2000&limit=7", view).await;
+    let events: Vec<Value> = serde_json::from_str(&events.body).expect("events");
+    assert_eq!((events.len(), events[0]["id"].as_u64()), (7, Some(2001)));
+    assert_eq!(server.asked("GET", "/api/runs/ef/events", view).await.status, 404);
+    let table = server.asked("GET", "/api/runs/cd/export.csv", view).await;
+    assert_eq!(table.header("content-disposition"), "attachment; filename=\"headroom-cd.csv\"");
+    assert_eq!(table.body.matches(",2.5,,,100,,\n").count(), 2500, "every iteration, over several pieces");
+    assert_eq!(server.asked("GET", "/api/runs/ef/export.csv", view).await.status, 404);
+    assert_eq!(server.asked("DELETE", "/api/runs/ab", control).await.status, 409, "it goes on");
+    let mut viewer = server.viewer().await;
+    assert_eq!(server.asked("DELETE", "/api/runs/cd", control).await.status, 204);
+    assert_eq!(server.asked("GET", "/api/runs/cd", view).await.status, 404);
+    let deleted = loop {
+        let said = crate::server::tests::talk::said(&mut viewer).await;
+        if said["type"] == "event" {
+            break said;
+        }
+    };
+    assert_eq!((deleted["what"]["kind"].as_str(), deleted["run"].as_str()), (Some("run_deleted"), Some("cd")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn settings_are_kept_and_told() {
+    let server = Server::start().await;
+    let bearer = format!("Authorization: Bearer {}", server.place.control);
+    let mut told = server.place.state.settings.subscribe();
+    let settings = Settings {
+        alerts: vec![Alert::MemoryAbove { percent: 95 }],
+        price_per_kwh: Some(0.35),
+        currency: "€".to_owned(),
+    };
+    let body = serde_json::to_string(&settings).expect("JSON");
+    assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], &body).await.status, 200);
+    assert_eq!(*told.borrow_and_update(), settings);
+    let kept = server.asked("GET", "/api/settings", &server.place.view).await;
+    assert_eq!(serde_json::from_str::<Settings>(&kept.body).expect("settings"), settings);
+    for bad in ["", "{", "[]", r#"{"alerts":[{"on":"memory_above","percent":101}]}"#, r#"{"alerts":[{"on":"x"}]}"#] {
+        assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], bad).await.status, 400, "{bad}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_has_its_rate() {
+    let server = Server::start().await;
+    let mut statuses = vec![];
+    for _ in 0..260 {
+        statuses.push(server.asked("GET", "/api/settings", &server.place.view).await.status);
+    }
+    assert!(statuses[..200].iter().all(|status| *status == 200));
+    assert!(statuses.contains(&429), "it made {} requests at once", statuses.len());
+    assert_eq!(server.asked("GET", "/api/settings", &server.place.control).await.status, 200, "another token's");
+    server.stop().await;
+}

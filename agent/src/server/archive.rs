@@ -1,0 +1,84 @@
+//! What the server asks history for, as far as it is concerned with it: a trait, so that tests can make a past up.
+//!
+//! Everything here reads or writes a disk: it is called on threads that may wait, by [`asked`].
+
+use std::{fmt::Debug, sync::Arc};
+
+use headroom_shared::protocol::{Telemetry, alert::Settings, event::Event, history::History, run::Run};
+use tokio::task::spawn_blocking;
+
+use super::error::Refusal;
+use crate::store::{Error, Store};
+
+/// What is asked; each as [`Store`] has it.
+pub trait Archive: Debug + Send + Sync + 'static {
+    /// [`Store::runs`].
+    fn runs(&self, n_max: usize) -> Result<Vec<Run>, Error>;
+    /// [`Store::run`].
+    fn run(&self, id: &str) -> Result<Run, Error>;
+    /// [`Store::events`].
+    fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error>;
+    /// [`Store::last_event`].
+    fn last_event(&self) -> Result<u64, Error>;
+    /// [`Store::delete_run`].
+    fn delete_run(&self, id: &str) -> Result<(), Error>;
+    /// [`Store::telemetry_after`].
+    fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error>;
+    /// [`Store::history`].
+    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error>;
+    /// [`Store::settings`].
+    fn settings(&self) -> Result<Settings, Error>;
+    /// [`Store::set_settings`].
+    fn set_settings(&self, settings: &Settings) -> Result<(), Error>;
+}
+
+impl Archive for Store {
+    fn runs(&self, n_max: usize) -> Result<Vec<Run>, Error> {
+        self.runs(n_max)
+    }
+
+    fn run(&self, id: &str) -> Result<Run, Error> {
+        self.run(id)
+    }
+
+    fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.events(run, after, n_max)
+    }
+
+    fn last_event(&self) -> Result<u64, Error> {
+        self.last_event()
+    }
+
+    fn delete_run(&self, id: &str) -> Result<(), Error> {
+        self.delete_run(id)
+    }
+
+    fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error> {
+        self.telemetry_after(time_ms, n_max)
+    }
+
+    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+        self.history(gpu, from_ms, to_ms, n_points)
+    }
+
+    fn settings(&self) -> Result<Settings, Error> {
+        self.settings()
+    }
+
+    fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
+        self.set_settings(settings)
+    }
+}
+
+/// Asks on a thread that may wait.
+///
+/// # Errors
+/// What the archive says, or that the thread ended without an answer.
+pub async fn asked<T: Send + 'static>(
+    archive: &Arc<dyn Archive>,
+    ask: impl FnOnce(&dyn Archive) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Refusal> {
+    let archive = Arc::clone(archive);
+    let answer = spawn_blocking(move || ask(&*archive)).await.map_err(|_| Refusal::internal())?;
+    Ok(answer?)
+}

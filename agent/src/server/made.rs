@@ -1,0 +1,184 @@
+//! A past that is made up, and a state around it, for tests.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use headroom_shared::protocol::{
+    Scope, Telemetry,
+    alert::Settings,
+    event::{Event, What},
+    gpu::Gpu,
+    history::History,
+    reading::{Reading, Why},
+    run::{Iteration, Run, RunStatus},
+};
+
+use super::{
+    State,
+    access::{Access, file::AccessFile},
+    archive::Archive,
+    assets::Assets,
+    host::{Given, Hosts},
+    hub::Hub,
+};
+use crate::store::Error;
+
+/// What is made up.
+#[derive(Debug, Default)]
+pub struct Made {
+    pub telemetry: Mutex<Vec<Telemetry>>,
+    pub events: Mutex<Vec<Event>>,
+    pub runs: Mutex<Vec<Run>>,
+    pub settings: Mutex<Settings>,
+    /// Nothing can be read or written.
+    pub broken: Mutex<bool>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Made {
+    fn check(&self) -> Result<(), Error> {
+        if *locked(&self.broken) { Err(Error::Unusable("disk I/O error".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl Archive for Made {
+    fn runs(&self, n_max: usize) -> Result<Vec<Run>, Error> {
+        self.check()?;
+        Ok(locked(&self.runs).iter().take(n_max).cloned().collect())
+    }
+
+    fn run(&self, id: &str) -> Result<Run, Error> {
+        self.check()?;
+        locked(&self.runs).iter().find(|run| run.id == id).cloned().ok_or_else(|| Error::NoRun(id.to_owned()))
+    }
+
+    fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.check()?;
+        let is_asked = |event: &&Event| event.id > after && run.is_none_or(|run| event.run.as_deref() == Some(run));
+        Ok(locked(&self.events).iter().filter(is_asked).take(n_max).cloned().collect())
+    }
+
+    fn last_event(&self) -> Result<u64, Error> {
+        self.check()?;
+        Ok(locked(&self.events).last().map_or(0, |event| event.id))
+    }
+
+    fn delete_run(&self, id: &str) -> Result<(), Error> {
+        self.run(id)?;
+        locked(&self.runs).retain(|run| run.id != id);
+        Ok(())
+    }
+
+    fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error> {
+        self.check()?;
+        Ok(locked(&self.telemetry).iter().filter(|moment| moment.time_ms > time_ms).take(n_max).cloned().collect())
+    }
+
+    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, _: u64) -> Result<History, Error> {
+        self.check()?;
+        Ok(History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms: 100, times_ms: vec![], series: vec![] })
+    }
+
+    fn settings(&self) -> Result<Settings, Error> {
+        self.check()?;
+        Ok(locked(&self.settings).clone())
+    }
+
+    fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
+        self.check()?;
+        *locked(&self.settings) = settings.clone();
+        Ok(())
+    }
+}
+
+/// A server's state in a folder of its own, and tokens of both scopes.
+pub struct Place {
+    pub _folder: tempfile::TempDir,
+    pub file: AccessFile,
+    pub state: Arc<State>,
+    pub made: Arc<Made>,
+    pub view: String,
+    pub control: String,
+}
+
+impl Place {
+    pub fn at(address: SocketAddr, assets: Assets) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = AccessFile::of(folder.path());
+        let token = |name: &str, scope| file.change(|book| book.add(name, scope, 1)).expect("a token");
+        let (view, control) = (token("viewer", Scope::View), token("owner", Scope::Control));
+        let access = Access::open(folder.path()).expect("tokens");
+        let made = Arc::new(Made::default());
+        let archive: Arc<dyn Archive> = Arc::<Made>::clone(&made);
+        let hosts = Hosts::of(address, Given::default());
+        let state = State::new(assets, hosts, access, Hub::default(), archive, ("rig".into(), "session".into()));
+        Self { _folder: folder, file, state: Arc::new(state), made, view, control }
+    }
+}
+
+/// A moment without cards.
+pub fn moment(seq: u64, time_ms: u64) -> Telemetry {
+    Telemetry { seq, time_ms, gpus: vec![] }
+}
+
+/// An event of an iteration.
+pub fn event(id: u64, run: &str) -> Event {
+    let iteration = Iteration {
+        iter: id,
+        loss: Some(2.5),
+        time_ms: 100.0,
+        tokens_per_second: None,
+        mfu_printed_percent: None,
+        mfu_percent: None,
+    };
+    Event { id, time_ms: id, run: Some(run.to_owned()), what: What::RunIteration(iteration) }
+}
+
+/// A run that goes on.
+pub fn run(id: &str) -> Run {
+    Run {
+        id: id.to_owned(),
+        name: "a \"run\"\\\n".to_owned(),
+        started_ms: 1500,
+        ended_ms: None,
+        status: RunStatus::Running,
+        command: vec![],
+        config: None,
+        pid: None,
+        gpus: vec![],
+        parameters_millions: None,
+        max_iters: None,
+        last: None,
+        last_evaluation: None,
+        gpu_memory_peak_bytes: None,
+        energy_joules: None,
+        plan: None,
+        oom: None,
+    }
+}
+
+/// A card that gives nothing but its name.
+pub fn gpu(index: u32) -> Gpu {
+    Gpu {
+        index,
+        uuid: format!("GPU-{index}"),
+        name: "NVIDIA GeForce RTX 4070".to_owned(),
+        present: true,
+        memory_total_bytes: Reading::Is(12 << 30),
+        compute_capability: Reading::missing(Why::NotSupported),
+        power_limit_watts: Reading::missing(Why::NotSupported),
+        power_limit_max_watts: Reading::missing(Why::NotSupported),
+        temperature_slowdown_celsius: Reading::missing(Why::NotSupported),
+        temperature_shutdown_celsius: Reading::missing(Why::NotSupported),
+        clock_sm_max_mhz: Reading::missing(Why::NotSupported),
+        clock_memory_max_mhz: Reading::missing(Why::NotSupported),
+        mig_enabled: Reading::missing(Why::NotSupported),
+        nvlinks_active: Reading::missing(Why::NotSupported),
+        pci_bus_id: Reading::missing(Why::NotSupported),
+    }
+}

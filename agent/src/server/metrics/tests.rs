@@ -1,0 +1,253 @@
+//! The text is read by a parser that forgives nothing, and compared whole; the page of names and the dashboard are held
+//! against the table.
+
+mod dashboard;
+mod parser;
+mod rig;
+
+use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
+
+use headroom_shared::protocol::{
+    gpu::Throttle,
+    reading::{Reading, Why},
+    run::RunStatus,
+};
+
+use super::{families, gpu, render, run};
+use parser::{Parsed, parse};
+use rig::{NOW_MS, Rig};
+
+fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The text of a rig, which has to be one that Prometheus takes.
+#[track_caller]
+fn read(rig: &Rig) -> Vec<Parsed> {
+    let text = render(&rig.snapshot());
+    parse(&text).unwrap_or_else(|problem| panic!("{problem}\n{text}"))
+}
+
+#[track_caller]
+fn family<'a>(families: &'a [Parsed], name: &str) -> &'a Parsed {
+    families.iter().find(|family| family.name == name).unwrap_or_else(|| panic!("{name} is not there"))
+}
+
+/// The family's samples, each as `labels value` of the labels that are asked for.
+#[track_caller]
+fn values(families: &[Parsed], name: &str, labels: &[&str]) -> Vec<String> {
+    let samples = &family(families, name).samples;
+    let of = |sample: &parser::Sample| {
+        let mut said: Vec<&str> = labels.iter().map(|label| &*sample.labels[*label]).collect();
+        said.push(&sample.value);
+        said.join(" ")
+    };
+    samples.iter().map(of).collect()
+}
+
+#[test]
+fn the_whole_text_is_what_it_was() {
+    read(&Rig::whole());
+    insta::assert_snapshot!(render(&Rig::whole().snapshot()));
+}
+
+#[test]
+fn every_family_of_the_table_is_told_of_a_whole_rig() {
+    let told: BTreeSet<_> = read(&Rig::whole()).into_iter().map(|family| family.name).collect();
+    let table: BTreeSet<_> = families().map(|family| family.name.to_owned()).collect();
+    assert_eq!(told, table);
+}
+
+#[test]
+fn the_table_keeps_to_prometheus_conventions() {
+    let mut names = BTreeSet::new();
+    for family in families() {
+        let name = family.name;
+        assert!(names.insert(name), "{name} stands twice");
+        assert!(name.starts_with("headroom_"), "{name}");
+        assert!(family.help.ends_with('.') && !family.help.contains("  "), "{name}: {}", family.help);
+        let mut labels = family.labels.to_vec();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), family.labels.len(), "{name}");
+        for wrong in ["percent", "mhz", "_ms", "kwh", "mib", "gib", "milli"] {
+            assert!(!name.contains(wrong), "{name} is in no base unit");
+        }
+        // The unit is last, but for what is counted and for rates.
+        let words: Vec<_> = name.trim_end_matches("_total").trim_end_matches("_per_second").split('_').collect();
+        let unit = |word: &str| ["bytes", "joules", "watts", "celsius", "hertz", "ratio", "seconds"].contains(&word);
+        assert!(!words[..words.len() - 1].iter().any(|word| unit(word)), "{name} hides its unit");
+    }
+    assert!(names.len() > 40, "the walk finds the table: {names:?}");
+}
+
+#[test]
+fn what_is_missing_is_absent_and_not_0() {
+    let mut rig = Rig::whole();
+    let before = read(&rig);
+    assert_eq!(values(&before, "headroom_gpu_memory_used_bytes", &["gpu"]), ["0 7516192768", "1 0"]);
+    rig.telemetry.gpus[0].memory_used_bytes = Reading::missing(Why::Failed);
+    rig.telemetry.gpus[0].power_watts = Reading::Is(f64::NAN);
+    rig.telemetry.gpus[1].power_watts = Reading::missing(Why::OldDriver);
+    let after = read(&rig);
+    assert_eq!(values(&after, "headroom_gpu_memory_used_bytes", &["gpu"]), ["1 0"]);
+    assert!(
+        after.iter().all(|family| family.name != "headroom_gpu_power_watts"),
+        "a family without samples is not told"
+    );
+}
+
+#[test]
+fn a_rig_with_nothing_says_so() {
+    let rig = Rig::empty();
+    let families = read(&rig);
+    assert_eq!(values(&families, "headroom_driver_up", &[]), ["0"]);
+    assert_eq!(values(&families, "headroom_history_paused", &[]), ["1"]);
+    let names: Vec<_> = families.iter().map(|family| &*family.name).collect();
+    assert_eq!(names, ["headroom_build_info", "headroom_viewers", "headroom_driver_up", "headroom_history_paused"]);
+}
+
+#[test]
+fn a_lost_card_has_no_readings() {
+    let mut rig = Rig::whole();
+    rig.gpus[0].present = false;
+    let families = read(&rig);
+    assert_eq!(values(&families, "headroom_gpu_present", &["gpu"]), ["0 0", "1 1", "2 0"]);
+    assert_eq!(values(&families, "headroom_gpu_memory_used_bytes", &["gpu"]), ["1 0"]);
+    assert_eq!(values(&families, "headroom_gpu_processes", &["gpu"]), ["1 0"]);
+}
+
+#[test]
+fn old_readings_are_not_told_as_new_ones() {
+    let mut rig = Rig::whole();
+    rig.now_ms = NOW_MS + 60_000;
+    let families = read(&rig);
+    assert!(families.iter().all(|family| family.name != "headroom_gpu_memory_used_bytes"));
+    assert!(families.iter().all(|family| family.name != "headroom_host_memory_used_bytes"));
+    assert_eq!(values(&families, "headroom_telemetry_timestamp_seconds", &[]).len(), 1, "but when they were read is");
+}
+
+#[test]
+fn throttling_is_what_slows_a_card_down() {
+    let mut rig = Rig::whole();
+    let reasons = [Throttle::Idle, Throttle::SoftwareThermal].map(Throttle::bit);
+    rig.telemetry.gpus[0].throttle = Reading::Is(reasons[0] | reasons[1]);
+    rig.telemetry.gpus[1].throttle = Reading::missing(Why::OldDriver);
+    let families = read(&rig);
+    assert_eq!(
+        values(&families, "headroom_gpu_throttled", &["reason"]),
+        [
+            "power_cap 0",
+            "hardware_slowdown 0",
+            "sync_boost 0",
+            "software_thermal 1",
+            "hardware_thermal 0",
+            "hardware_power_brake 0"
+        ]
+    );
+}
+
+#[test]
+fn hostile_names_stay_within_their_quotes() {
+    let names = [
+        "\"} 1\nheadroom_gpu_present{gpu=\"9\"} 1\n#",
+        "back\\slash \\\" and \\n",
+        "zero \0 escape \u{1b}[31m return \r next \u{85}",
+        "\u{202e}right to left, \u{fffd}, 卡",
+        "",
+    ];
+    for hostile in names {
+        let mut rig = Rig::whole();
+        rig.gpus[0].name = hostile.to_owned();
+        rig.runs[0].name = hostile.to_owned();
+        let process = &mut rig.slow.gpus[0].processes;
+        let Reading::Is(processes) = process else { panic!("the rig has processes") };
+        processes[0].name = Reading::Is(hostile.to_owned());
+        processes[0].user = Reading::Is(hostile.to_owned());
+        let families = read(&rig);
+        let visible: String =
+            hostile.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect();
+        assert_eq!(family(&families, "headroom_gpu_present").samples[0].labels["name"], visible);
+        assert_eq!(family(&families, "headroom_gpu_present").samples.len(), 3, "nothing was smuggled in");
+        assert_eq!(family(&families, "headroom_run_iteration").samples[0].labels["name"], visible);
+        assert_eq!(family(&families, "headroom_gpu_process_memory_used_bytes").samples[0].labels["user"], visible);
+    }
+    let mut rig = Rig::whole();
+    rig.gpus[0].name = "ß".repeat(10_000);
+    assert_eq!(family(&read(&rig), "headroom_gpu_present").samples[0].labels["name"], "ß".repeat(128));
+}
+
+#[test]
+fn what_comes_twice_is_told_once() {
+    let mut rig = Rig::whole();
+    let again = rig.telemetry.gpus[0].clone();
+    rig.telemetry.gpus.push(again);
+    rig.gpus.push(rig.gpus[0].clone());
+    let Reading::Is(processes) = &mut rig.slow.gpus[0].processes else { panic!("the rig has processes") };
+    processes.push(processes[0].clone());
+    read(&rig);
+}
+
+#[test]
+fn series_are_bounded() {
+    let mut rig = Rig::whole();
+    let Reading::Is(processes) = &mut rig.slow.gpus[0].processes else { panic!("the rig has processes") };
+    let one = processes[0].clone();
+    *processes = (1..=5000).map(|pid| headroom_shared::protocol::gpu::Process { pid, ..one.clone() }).collect();
+    let run = rig.runs[0].clone();
+    rig.runs = (0..5000).map(|id| headroom_shared::protocol::run::Run { id: id.to_string(), ..run.clone() }).collect();
+    let families = read(&rig);
+    let processes = &family(&families, "headroom_gpu_process_memory_used_bytes").samples;
+    assert_eq!(processes.len(), gpu::PROCESSES_MAX);
+    assert_eq!(values(&families, "headroom_gpu_processes", &["gpu"]), ["0 5000", "1 0"], "but all are counted");
+    assert_eq!(family(&families, "headroom_run_iteration").samples.len(), run::RUNS_MAX);
+}
+
+#[test]
+fn runs_are_told_until_a_while_after_their_end() {
+    let mut rig = Rig::whole();
+    rig.runs.truncate(1);
+    rig.runs[0].status = RunStatus::Exited { code: 1 };
+    for (ago_ms, is_told) in [(0, true), (run::ENDED_MS_MAX, true), (run::ENDED_MS_MAX + 1, false)] {
+        rig.runs[0].ended_ms = Some(rig.now_ms - ago_ms);
+        let families = read(&rig);
+        assert_eq!(families.iter().any(|family| family.name == "headroom_run_status"), is_told, "{ago_ms}");
+        if is_told {
+            let statuses = values(&families, "headroom_run_status", &["status"]);
+            assert!(statuses.contains(&"failed 1".to_owned()), "{statuses:?}");
+        }
+    }
+    rig.runs[0].ended_ms = None;
+    assert!(read(&rig).iter().all(|family| family.name != "headroom_run_status"), "an ended run without its end");
+}
+
+/// `docs/metrics.md`, written from the table.
+fn page() -> String {
+    let mut page = "\
+# Metrics
+
+What `/metrics` of `headroom serve` tells Prometheus. A reading that a card does not give is absent, never 0; readings older than ten seconds are absent too. `HEADROOM_WRITE_GOLDEN=1 cargo test -p headroom-agent metrics` writes this page from the table in
+`agent/src/server/metrics`.
+
+| name | kind | labels | |
+| --- | --- | --- | --- |
+"
+    .to_owned();
+    for family in families() {
+        let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (kind, help) = (family.kind.name(), family.help);
+        let _ = writeln!(page, "| `{}` | {kind} | {} | {help} |", family.name, labels.join(", "));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_names_is_the_table() {
+    let path = repository().join("docs/metrics.md");
+    let page = page();
+    if std::env::var_os("HEADROOM_WRITE_GOLDEN").is_some() {
+        fs::write(&path, &page).expect("the page");
+    }
+    let written = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(written, page, "docs/metrics.md is of another table");
+}

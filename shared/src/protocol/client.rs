@@ -1,0 +1,95 @@
+//! Reading what a client says: whatever comes, the answer is a message or a refusal that says why.
+
+use serde::Deserialize;
+
+use super::{CLIENT_MESSAGE_BYTES_MAX, ClientMessage, PROTOCOL_VERSION, Refusal, RefusalCode};
+
+/// What a greeting of every version has. The version is judged before the rest is read, so that a page of another age
+/// learns of its age and not of its fields.
+#[derive(Deserialize)]
+struct Greeting {
+    #[serde(rename = "type")]
+    kind: String,
+    protocol: u32,
+}
+
+impl Refusal {
+    /// A refusal with the versions that this side speaks.
+    #[must_use]
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), supported: vec![PROTOCOL_VERSION] }
+    }
+}
+
+/// Reads a client's message.
+///
+/// # Errors
+/// It is too long, no greeting, or one of another version.
+pub fn read_client_message(text: &str) -> Result<ClientMessage, Refusal> {
+    let bad = |message: &str| Refusal::new(RefusalCode::BadHello, message);
+    if text.len() > CLIENT_MESSAGE_BYTES_MAX {
+        return Err(bad("The message is longer than any that a client says."));
+    }
+    let greeting: Greeting = serde_json::from_str(text)
+        .map_err(|_| bad("The first message has to be a hello with the version of the protocol."))?;
+    if greeting.kind != "hello" {
+        return Err(bad("The first message has to be a hello."));
+    }
+    if greeting.protocol != PROTOCOL_VERSION {
+        return Err(Refusal::new(
+            RefusalCode::UnknownVersion,
+            format!(
+                "This agent speaks version {PROTOCOL_VERSION} of the protocol, and the page version {}.",
+                greeting.protocol
+            ),
+        ));
+    }
+    serde_json::from_str(text).map_err(|_| bad("The hello lacks its token, or something in it has another form."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(text: &str) -> RefusalCode {
+        let refusal = read_client_message(text).expect_err(text);
+        assert_eq!(refusal.supported, [PROTOCOL_VERSION]);
+        assert!(!refusal.message.is_empty());
+        refusal.code
+    }
+
+    #[test]
+    fn a_greeting_is_read() {
+        for after in [None, Some(super::super::After { time_ms: u64::MAX, event: 7 })] {
+            let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token: "0".repeat(64), after };
+            let text = serde_json::to_string(&hello).expect("a message");
+            assert_eq!(read_client_message(&text), Ok(hello));
+        }
+        // A field of a later minor form is no reason to refuse.
+        read_client_message(r#"{"type":"hello","protocol":1,"token":"x","language":"ja"}"#).expect("a greeting");
+    }
+
+    #[test]
+    fn another_version_is_told_from_nonsense() {
+        assert_eq!(refused(r#"{"type":"hello","protocol":2,"ticket":"x"}"#), RefusalCode::UnknownVersion);
+        assert_eq!(refused(r#"{"type":"hello","protocol":0}"#), RefusalCode::UnknownVersion);
+        let deep = format!(r#"{{"type":"hello","protocol":1,"token":{}"x"{}}}"#, "[".repeat(900), "]".repeat(900));
+        for text in [
+            "",
+            "null",
+            "[]",
+            "hello",
+            r#"{"type":"hello"}"#,
+            r#"{"type":"bye","protocol":1}"#,
+            r#"{"type":"hello","protocol":-1,"token":"x"}"#,
+            r#"{"type":"hello","protocol":1}"#,
+            r#"{"type":"hello","protocol":1,"token":7}"#,
+            r#"{"type":"hello","protocol":1,"token":"x","after":{"time_ms":-1,"event":0}}"#,
+            &deep,
+            &format!(r#"{{"type":"hello","protocol":1,"token":"{}"}}"#, "x".repeat(CLIENT_MESSAGE_BYTES_MAX)),
+        ] {
+            assert_eq!(refused(text), RefusalCode::BadHello, "{text}");
+        }
+    }
+}

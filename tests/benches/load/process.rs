@@ -1,0 +1,33 @@
+//! What a process takes, as the kernel counts it.
+
+use std::{fs, io, time::Duration};
+
+/// What a process has taken so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// On any core, for itself and in the kernel.
+    pub cpu: Duration,
+    /// What of its memory is in the machine's.
+    pub resident_bytes: u64,
+}
+
+/// Reads it; a whole thread counts in steps of a tick, which is ten milliseconds.
+pub fn taken(pid: u32) -> io::Result<Taken> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid} reads otherwise than expected"));
+    // The name stands in parentheses and may have any character; what follows are words, of which 14 and 15 are times.
+    let (_, words) = stat.rsplit_once(')').ok_or_else(odd)?;
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let ticks = |idx: usize| words.get(idx).and_then(|word| word.parse::<u64>().ok());
+    let ticks = ticks(11).zip(ticks(12)).map(|(own, kernel)| own + kernel).ok_or_else(odd)?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    let kib: u64 = resident.and_then(|kib| kib.parse().ok()).ok_or_else(odd)?;
+    let ticks_a_second = rustix::param::clock_ticks_per_second().max(1);
+    Ok(Taken { cpu: Duration::from_secs_f64(ticks as f64 / ticks_a_second as f64), resident_bytes: kib * 1024 })
+}
+
+/// How many cores were busy with it between two readings.
+pub fn cores(before: Taken, after: Taken, wall: Duration) -> f64 {
+    after.cpu.saturating_sub(before.cpu).as_secs_f64() / wall.as_secs_f64()
+}

@@ -1,0 +1,93 @@
+//! The figures of one run, and which bar they miss.
+
+use serde_json::{Value, json};
+
+use crate::{Size, viewer::Seen};
+
+/// Cores of the server, at most.
+const CORES_MAX: f64 = 1.0;
+/// From a reading to a viewer's socket, of 99 in 100.
+const LATENCY_MS_MAX: f64 = 50.0;
+/// Readings a second are ten; a window may cut one off at either side.
+const CUT_OFF: u64 = 2;
+
+/// The figures.
+#[derive(Debug)]
+pub struct Report {
+    pub size: Size,
+    pub wall_s: f64,
+    pub join_s: f64,
+    pub server_cores: f64,
+    pub server_cores_alone: f64,
+    pub server_resident_bytes: u64,
+    pub client_cores: f64,
+    pub seen: Vec<Seen>,
+}
+
+impl Report {
+    fn sum(&self, of: impl Fn(&Seen) -> u64) -> u64 {
+        self.seen.iter().map(of).sum()
+    }
+
+    /// From the quickest to the slowest.
+    fn latencies_us(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.seen.iter().flat_map(|seen| seen.latencies_us.iter().copied()).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// As a line.
+    pub fn json(&self) -> Value {
+        let latencies = self.latencies_us();
+        let latency_ms = |share: f64| at(&latencies, share).map(|us| us as f64 / 1000.0);
+        let mut counts: Vec<u64> = self.seen.iter().map(|seen| seen.n_telemetry).collect();
+        counts.sort_unstable();
+        let ended: Vec<_> = self.seen.iter().filter_map(|seen| seen.ended.as_ref()).take(3).collect();
+        json!({
+            "bench": "load", "viewers": self.size.n_viewers, "cards": self.size.n_cards, "wall_s": rounded(self.wall_s),
+            "join_s": rounded(self.join_s), "server_cores": rounded(self.server_cores),
+            "server_cores_without_viewers": rounded(self.server_cores_alone),
+            "server_resident_bytes": self.server_resident_bytes, "client_cores": rounded(self.client_cores),
+            "telemetry_a_viewer": {"least": at(&counts, 0.0), "median": at(&counts, 0.5), "most": at(&counts, 1.0)},
+            "messages_per_second": rounded(self.sum(|seen| seen.n_messages) as f64 / self.wall_s),
+            "bytes_per_second": rounded(self.sum(|seen| seen.n_bytes) as f64 / self.wall_s),
+            "lost": self.sum(|seen| seen.n_lost), "gaps": self.sum(|seen| seen.n_gaps),
+            "ended": self.n_ended(), "why_ended": ended,
+            "latency_ms": {"median": latency_ms(0.5), "p99": latency_ms(0.99), "most": latency_ms(1.0)},
+        })
+    }
+
+    fn n_ended(&self) -> usize {
+        self.seen.iter().filter(|seen| seen.ended.is_some()).count()
+    }
+
+    /// What is not as it has to be.
+    pub fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        if self.server_cores.is_nan() || self.server_cores >= CORES_MAX {
+            missed.push(format!("the server takes {:.2} cores", self.server_cores));
+        }
+        let (n_lost, n_gaps, n_ended) = (self.sum(|seen| seen.n_lost), self.sum(|seen| seen.n_gaps), self.n_ended());
+        if n_lost + n_gaps > 0 || n_ended > 0 {
+            missed.push(format!("{n_lost} messages are lost, {n_gaps} missing, {n_ended} viewers sent away"));
+        }
+        let (least, most) = (self.seen.iter().map(|seen| seen.n_telemetry).min(), (self.wall_s * 10.0) as u64);
+        if least.is_none_or(|least| least + CUT_OFF < most * 19 / 20) {
+            missed.push(format!("a viewer has {least:?} readings of {most}"));
+        }
+        let p99 = at(&self.latencies_us(), 0.99).map(|us| us as f64 / 1000.0);
+        if p99.is_none_or(|p99| p99 >= LATENCY_MS_MAX) {
+            missed.push(format!("99 in 100 arrive within {p99:?} ms"));
+        }
+        missed
+    }
+}
+
+fn at(sorted: &[u64], share: f64) -> Option<u64> {
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).copied()
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
