@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu};
+use headroom_shared::protocol::{Slow, gpu::Gpu};
 
 use super::planned::Card;
-use crate::{ancestry::Ancestry, telemetry::Observed};
+use crate::{
+    ancestry::Ancestry,
+    telemetry::{Observed, energy::Energy},
+};
 
-/// Samples further apart than this have no power between them: the machine slept, or the driver was gone.
-const GAP_MAX_MS: u64 = 5_000;
 /// A peak that is higher by less than this is not told: history keeps every one.
 const PEAK_STEP_BYTES: u64 = 16 << 20;
 
@@ -16,17 +17,10 @@ const PEAK_STEP_BYTES: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub struct Cards {
     gpus: Vec<Gpu>,
-    /// By a card's place: when its power was read last, the watts, and the joules so far.
-    energy: BTreeMap<u32, Energy>,
+    /// What each card took since telemetry began, with the run.
+    energy: Energy,
     /// By UUID: what the run was seen to have there at most, and what of that was told.
     peaks: BTreeMap<String, Peak>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Energy {
-    time_ms: u64,
-    watts: f64,
-    joules: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,24 +32,11 @@ struct Peak {
 impl Cards {
     /// Takes what telemetry tells. `is_ours` says whether a process is the run's, of all that are on a card.
     pub fn observe(&mut self, observed: &Observed, is_ours: impl FnOnce(&BTreeSet<u32>) -> BTreeSet<u32>) {
+        self.energy.observe(observed);
         match observed {
-            Observed::Driver(_) | Observed::CardLost(_) | Observed::CardBack(_) => {}
             Observed::Inventory(gpus) => self.gpus.clone_from(gpus),
-            Observed::Telemetry(telemetry) => self.power(telemetry),
             Observed::Slow(slow) => self.processes(slow, is_ours),
-        }
-    }
-
-    fn power(&mut self, telemetry: &Telemetry) {
-        let time_ms = telemetry.time_ms;
-        for sample in &telemetry.gpus {
-            let Some(watts) = sample.power_watts.get().copied().filter(|watts| watts.is_finite()) else { continue };
-            let energy = self.energy.entry(sample.gpu).or_insert(Energy { time_ms, watts, joules: 0.0 });
-            let since_ms = time_ms.saturating_sub(energy.time_ms);
-            if since_ms <= GAP_MAX_MS {
-                energy.joules += (energy.watts + watts) / 2.0 * since_ms as f64 / 1000.0;
-            }
-            (energy.time_ms, energy.watts) = (time_ms, watts);
+            _ => {}
         }
     }
 
@@ -98,7 +79,7 @@ impl Cards {
     /// seen on none, or none says its power.
     pub fn energy_joules(&self) -> Option<f64> {
         let seen = self.gpus.iter().filter(|gpu| self.peaks.contains_key(&gpu.uuid));
-        let joules: Vec<f64> = seen.filter_map(|gpu| self.energy.get(&gpu.index)).map(|energy| energy.joules).collect();
+        let joules: Vec<f64> = seen.filter_map(|gpu| self.energy.joules(gpu.index)).collect();
         (!joules.is_empty()).then(|| joules.iter().sum())
     }
 

@@ -38,7 +38,8 @@ pub struct Retry {
     pub command: Vec<OsString>,
     /// Variables beside those of this program.
     pub variables: Vec<(String, String)>,
-    /// What is changed, for history: names as in the fixes of `headroom plan --json`.
+    /// What is changed, for history: keys as nanoGPT takes them, and what it has no key for by its name in the fixes of
+    /// `headroom plan --json`.
     pub changes: Vec<(String, String)>,
 }
 
@@ -128,11 +129,10 @@ fn can_be_set(fix: &Fix, torch: TorchVersion) -> bool {
 fn with(fix: &Fix, torch: TorchVersion, command: &[OsString], variables: &[(String, String)]) -> Retry {
     let mut retry = Retry { command: command.to_vec(), variables: variables.to_vec(), changes: vec![] };
     for change in &fix.changes {
-        let value = match change.json() {
-            serde_json::Value::String(word) => word,
-            other => other.to_string(),
-        };
-        retry.changes.push((change.name().to_owned(), value));
+        // As it is given to train.py: JSON's true is Python's True.
+        let argument = change.argument();
+        let value = argument.split_once('=').map_or("True", |(_, value)| value);
+        retry.changes.push((change.name().to_owned(), value.to_owned()));
         match change.environment(torch) {
             Some(_) => set_expandable(&mut retry.variables, torch.allocator_variable()),
             None => add_key(&mut retry.command, change),
