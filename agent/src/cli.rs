@@ -96,12 +96,9 @@ impl Error {
             }
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_)
-            | Self::Doctor(_)
-            | Self::Serve(_)
-            | Self::Token(_)
-            | Self::Export(_)
-            | Self::Sample(_) => Exit::Failure,
+            Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Token(_) | Self::Export(_) | Self::Sample(_) => {
+                Exit::Failure
+            }
         }
     }
 
