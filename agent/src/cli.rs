@@ -19,6 +19,7 @@ mod serve;
 mod style;
 mod token;
 mod train;
+mod watch;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -35,6 +36,8 @@ pub enum Exit {
     Failure,
     /// 2: the command line or the config cannot be used.
     Usage,
+    /// As a watched program ended.
+    Of(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -43,6 +46,7 @@ impl From<Exit> for ExitCode {
             Exit::Success => Self::SUCCESS,
             Exit::Failure => Self::from(1),
             Exit::Usage => Self::from(2),
+            Exit::Of(status) => Self::from(status),
         }
     }
 }
@@ -77,6 +81,9 @@ pub enum Error {
     /// `train`.
     #[error(transparent)]
     Train(#[from] train::Error),
+    /// `watch`.
+    #[error(transparent)]
+    Watch(#[from] watch::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -94,6 +101,7 @@ impl Error {
                     Exit::Failure
                 }
             }
+            Self::Watch(error) => error.exit(),
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
             Self::Data(_) | Self::Doctor(_) | Self::Serve(_) | Self::Token(_) | Self::Export(_) | Self::Sample(_) => {
@@ -112,6 +120,7 @@ impl Error {
             Self::Export(error) => error.hint(),
             Self::Sample(error) => error.hint(),
             Self::Train(error) => error.hint(),
+            Self::Watch(error) => error.hint(),
             Self::Doctor(_) | Self::Print(_) => None,
         }
     }
@@ -146,6 +155,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("export") => export::run(args),
         Some("gpus") => gpus::run(args),
         Some("train") => train::run(args),
+        Some("watch") => watch::run(args),
         Some("sample") => sample::run(args),
         Some("bench") => bench::run(args),
         Some("doctor") => doctor::run(args),
@@ -166,6 +176,7 @@ fn help(topic: Option<OsString>) -> Result<Exit, Error> {
         Some("export") => print_and_succeed(&export::help()),
         Some("gpus") => print_and_succeed(&gpus::help()),
         Some("train") => print_and_succeed(&train::help()),
+        Some("watch") => print_and_succeed(&watch::help()),
         Some("sample") => print_and_succeed(&sample::help()),
         Some("bench") => print_and_succeed(&bench::help()),
         Some("doctor") => print_and_succeed(&doctor::help()),
@@ -193,6 +204,7 @@ Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
   train     Train a GPT on this machine's CPU, as nanoGPT would
+  watch     Run a training of yours, and keep what it prints for the page
   sample    Let a model write
   export    Write a checkpoint as files that other programs load
   gpus      List the cards that are known

@@ -3,13 +3,14 @@
 //! Here is only the way out: what a command came to, as an exit status. Everything that is computed about a run is in
 //! `headroom_shared`.
 
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod alerts;
+mod ancestry;
 mod cli;
 mod clock;
 mod data;
 mod folders;
 mod limits;
+mod platform;
 mod random;
 mod rig;
 mod server;

@@ -1,17 +1,30 @@
-//! What `headroom serve` watches, tied together: telemetry and history, which do not know each other, and the hub that
-//! viewers hang on.
+//! What `headroom serve` watches, tied together: telemetry and history, which do not know each other, the owner's
+//! alerts, and the hub that viewers hang on.
 //!
-//! Everything is told on the thread where it happened, and no teller waits for a viewer or for the disk.
+//! Everything is told on the thread where it happened, and no teller waits for a viewer, for an alert or for the disk.
 
-use std::{io, path::Path, sync::Arc};
+mod keeper;
+mod owners;
 
-use headroom_shared::protocol::event::What;
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, mpsc::SyncSender},
+};
+
+use headroom_shared::protocol::event::{Event, What};
 
 use crate::{
     server::hub::Hub,
     store::{Store, Told},
     telemetry::{self, Observed, Sampler},
+    webhook::Webhook,
 };
+use keeper::{Keeper, News};
+use owners::Owners;
+
+/// Runs that may still have processes: those that have not ended come whatever their number.
+const RUNS_MAX: usize = 1;
 
 /// All of it, as long as it lives.
 #[derive(Debug)]
@@ -19,9 +32,18 @@ pub struct Rig {
     /// What viewers follow.
     pub hub: Hub,
     // Fields are dropped in this order: nothing is read any more when the store writes what is left.
-    _sampler: Sampler,
+    sampler: Option<Sampler>,
+    keeper: Option<Keeper>,
     /// What is kept.
     pub store: Store,
+}
+
+/// Whom what happens is told to.
+#[derive(Clone)]
+struct Tellers {
+    hub: Hub,
+    news: SyncSender<News>,
+    owners: Arc<Mutex<Owners>>,
 }
 
 impl Rig {
@@ -29,35 +51,74 @@ impl Rig {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(folder: &Path) -> io::Result<Self> {
-        let hub = Hub::default();
-        let told = hub.clone();
+    pub fn start(folder: &Path, name: &str, webhook: Option<Webhook>) -> io::Result<Self> {
+        let (news, received) = keeper::channel();
+        let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
+        let hub = tellers.hub.clone();
+        let told = tellers.clone();
         let store = Store::open(folder, move |what| match what {
-            Told::State(state) => told.history(state),
+            Told::State(state) => told.hub.history(state),
             Told::Event(event) => told.event(event),
         })?;
+        if let Ok(runs) = store.runs(RUNS_MAX) {
+            *tellers.owners() = Owners::new(&runs);
+        }
         store.append(None, What::AgentStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
+        let keeper = Keeper::start(received, store.clone(), name.to_owned(), webhook)?;
         let options = telemetry::Options { library: None, disk_folder: folder.to_owned() };
-        let (observed, kept) = (hub.clone(), store.clone());
-        let sampler = telemetry::start(options, move |what| observe(what, &observed, &kept))?;
-        Ok(Self { hub, _sampler: sampler, store })
+        let kept = store.clone();
+        let sampler = telemetry::start(options, move |what| tellers.observe(what, &kept))?;
+        Ok(Self { hub, sampler: Some(sampler), keeper: Some(keeper), store })
     }
 }
 
-fn observe(what: Observed, hub: &Hub, store: &Store) {
-    match what {
-        Observed::Driver(driver) => hub.driver(driver),
-        Observed::Inventory(gpus) => {
-            store.inventory(&gpus);
-            hub.gpus(gpus);
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.sampler = None;
+        // The store tells the keeper, and goes first; what it tells is dropped with it.
+        self.store.close();
+        self.keeper = None;
+    }
+}
+
+impl Tellers {
+    /// Nothing in it is left half changed where a thread panics.
+    fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn event(&self, event: Event) {
+        self.owners().event(event.run.as_deref(), &event.what);
+        self.say(News::Event(event.clone()));
+        self.hub.event(event);
+    }
+
+    fn observe(&self, what: Observed, store: &Store) {
+        if !matches!(what, Observed::Slow(_) | Observed::Driver(_)) {
+            self.say(News::Observed(what.clone()));
         }
-        Observed::Telemetry(telemetry) => {
-            let telemetry = Arc::new(telemetry);
-            store.telemetry(Arc::clone(&telemetry));
-            hub.telemetry(telemetry);
+        match what {
+            Observed::Driver(driver) => self.hub.driver(driver),
+            Observed::Inventory(gpus) => {
+                store.inventory(&gpus);
+                self.hub.gpus(gpus);
+            }
+            Observed::Telemetry(telemetry) => {
+                let telemetry = Arc::new(telemetry);
+                store.telemetry(Arc::clone(&telemetry));
+                self.hub.telemetry(telemetry);
+            }
+            Observed::Slow(mut slow) => {
+                self.owners().mark(&mut slow);
+                self.hub.slow(slow);
+            }
+            Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
+            Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
         }
-        Observed::Slow(slow) => hub.slow(slow),
-        Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
-        Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
+    }
+
+    fn say(&self, news: News) {
+        // Full is said by the next moment again, and at the end nobody listens.
+        let _ = self.news.try_send(news);
     }
 }

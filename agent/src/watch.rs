@@ -1,2 +1,235 @@
 //! A training run that somebody starts by himself, watched: a child process whose output passes through untouched, and
 //! what is read from it.
+//!
+//! Nothing here may change the child's life. Its output waits for nobody but who reads ours; its journal is written on
+//! another thread, from a copy that is given up where that does not keep up; telemetry or history that cannot be had are
+//! missing, and no reason not to start. If this program is killed, the child's next line meets a closed pipe, as it would
+//! behind `| tee`.
+
+mod cards;
+mod child;
+mod journal;
+mod passing;
+pub mod pattern;
+pub mod planned;
+pub mod remedy;
+
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    process::Child,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use headroom_shared::{
+    nanogpt::Source,
+    protocol::{
+        event::What,
+        run::{Run, RunStatus},
+    },
+};
+
+use crate::{
+    clock, platform,
+    platform::{Attendant, Ending},
+    random,
+    store::Recorder,
+    telemetry,
+};
+use cards::{Cards, descendants};
+use journal::{Journal, Settings};
+use passing::Mailbox;
+use pattern::Pattern;
+use planned::{Card, Config};
+
+pub use journal::{Ended, Record};
+
+/// How often time passes for a journal.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes of a run's number: nobody makes two alike.
+const ID_BYTES: usize = 8;
+/// Characters of a name that is made of a command.
+const NAME_CHARS_MAX: usize = 60;
+
+/// What to run, and how to watch it.
+#[derive(Debug)]
+pub struct Task {
+    /// As its owner calls it.
+    pub name: Option<String>,
+    /// Its words.
+    pub command: Vec<OsString>,
+    /// Variables beside those of this program.
+    pub variables: Vec<(String, String)>,
+    /// The configuration that its owner named.
+    pub given: Vec<Source>,
+    /// The card that its owner named.
+    pub gpu: Option<String>,
+    /// For lines of other trainers than nanoGPT.
+    pub pattern: Option<Pattern>,
+    /// After so long without progress it stalls; `None` for never.
+    pub stall: Option<Duration>,
+    /// The data folder, whose disk telemetry looks at.
+    pub folder: Option<PathBuf>,
+}
+
+/// What is left of a run.
+pub struct Watched {
+    /// Its number.
+    pub id: String,
+    /// What was read of it; `None` where the system had no thread for that.
+    pub ended: Option<Ended>,
+    /// How it ended.
+    pub ending: Ending,
+    /// Somebody asked for the end, by a signal to us or at the terminal.
+    pub asked_to_end: bool,
+    /// Where its events went; for the next run.
+    pub record: Option<Box<dyn Record>>,
+    /// A signal that came while the rest of its output passed.
+    pub told_to_end: Option<i32>,
+}
+
+/// A number for a run that is to be.
+pub fn new_id() -> String {
+    // Where the system has no chance left, time and process make it.
+    random::hex(ID_BYTES).unwrap_or_else(|_| format!("{:x}{:x}", clock::now_ms(), std::process::id()))
+}
+
+/// Runs a command to its end, and keeps its journal in a record.
+///
+/// # Errors
+/// The command cannot be started.
+pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn Record>) -> io::Result<Watched> {
+    let mailbox = Mailbox::new();
+    let started = Instant::now();
+    let started_ms = clock::now_ms();
+    let mut child = child::start(&task.command, &task.variables, attendant, &mailbox)?;
+    let cards = Arc::new(Mutex::new(Cards::default()));
+    record.append(&id, What::RunStarted { run: Box::new(started_run(&id, task, &child, started_ms)) });
+    let settings = Settings {
+        id: id.clone(),
+        command: task.command.clone(),
+        given: given(task),
+        card: task.gpu.clone().map(Card::Named),
+        visible: env::var("CUDA_VISIBLE_DEVICES").ok(),
+        pattern: task.pattern.clone(),
+        stall: task.stall,
+        started_ms,
+    };
+    let reader = read(Journal::new(settings, record, Arc::clone(&cards)), &mailbox, started);
+    if reader.is_none() {
+        // Nobody takes the copies.
+        mailbox.close();
+    }
+    let status = {
+        // Telemetry ends with the child.
+        let _sampler = watch_cards(task, &child, &cards);
+        attendant.wait(&mut child)?
+    };
+    let ending = platform::ending(status);
+    let mut told_to_end = None;
+    mailbox.rest(|| {
+        told_to_end = told_to_end.or_else(|| attendant.told_to_end());
+        told_to_end.is_some()
+    });
+    mailbox.close();
+    let left = reader.and_then(|reader| reader.join().ok()).map(|journal| journal.end(ending, started.elapsed()));
+    let (ended, record) = left.unzip();
+    let asked_to_end = attendant.was_asked_to_end();
+    Ok(Watched { id, ended, ending, asked_to_end, record, told_to_end })
+}
+
+/// Reads what comes on a thread of its own, until nothing comes any more.
+fn read(mut journal: Journal, mailbox: &Arc<Mailbox>, started: Instant) -> Option<JoinHandle<Journal>> {
+    let mailbox = Arc::clone(mailbox);
+    let reading = move || {
+        while let Some([out, err]) = mailbox.take(TICK) {
+            let now = started.elapsed();
+            journal.bytes(passing::Stream::Out, &out, now);
+            journal.bytes(passing::Stream::Err, &err, now);
+            journal.tick(now);
+        }
+        journal
+    };
+    thread::Builder::new().name("journal".to_owned()).spawn(reading).ok()
+}
+
+fn watch_cards(task: &Task, child: &Child, cards: &Arc<Mutex<Cards>>) -> Option<telemetry::Sampler> {
+    let disk_folder = task.folder.clone().unwrap_or_else(|| Path::new(".").to_owned());
+    let pid = child.id();
+    let cards = Arc::clone(cards);
+    let options = telemetry::Options { library: None, disk_folder };
+    let tell = move |observed| {
+        let is_ours = |pids: &_| descendants(pid, pids);
+        cards.lock().unwrap_or_else(PoisonError::into_inner).observe(&observed, is_ours);
+    };
+    telemetry::start(options, tell).ok()
+}
+
+fn given(task: &Task) -> Option<Config> {
+    (!task.given.is_empty()).then(|| Config::given(&task.command, task.given.clone()))
+}
+
+fn started_run(id: &str, task: &Task, child: &Child, started_ms: u64) -> Run {
+    let given = given(task);
+    Run {
+        id: id.to_owned(),
+        name: task.name.clone().unwrap_or_else(|| name_of(&task.command)),
+        started_ms,
+        ended_ms: None,
+        status: RunStatus::Running,
+        command: task.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        max_iters: given.as_ref().and_then(|config| config.max_iters),
+        config: given.map(|config| config.text),
+        pid: Some(child.id()),
+        gpus: vec![],
+        parameters_millions: None,
+        last: None,
+        last_evaluation: None,
+        gpu_memory_peak_bytes: None,
+        energy_joules: None,
+        plan: None,
+        oom: None,
+    }
+}
+
+/// What a run is called whose owner does not say: its config's file, else its script's, else its program's.
+fn name_of(command: &[OsString]) -> String {
+    let stem = |word: &OsString| Path::new(word).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let is_script =
+        |word: &&OsString| word.to_string_lossy().ends_with(".py") && !word.to_string_lossy().starts_with('-');
+    let script = command.iter().rfind(is_script).or_else(|| command.first());
+    let name = script.and_then(stem).unwrap_or_default();
+    name.chars().take(NAME_CHARS_MAX).collect()
+}
+
+impl Record for Recorder {
+    fn append(&self, run: &str, what: What) {
+        Self::append(self, run, what);
+    }
+
+    fn finish(self: Box<Self>) -> u64 {
+        Self::finish(*self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_called_by_what_it_trains() {
+        for (command, name) in [
+            ("python train.py config/train_gpt2.py --batch_size=4", "train_gpt2"),
+            ("torchrun --nproc_per_node=2 train.py --out_dir=x.py", "train"),
+            ("/usr/bin/make all", "make"),
+            ("", ""),
+        ] {
+            let words: Vec<OsString> = command.split(' ').map(OsString::from).collect();
+            assert_eq!(name_of(&words), name, "{command}");
+        }
+    }
+}

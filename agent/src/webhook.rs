@@ -23,7 +23,7 @@ use ureq::{
     http::{StatusCode, Uri},
 };
 
-pub use message::Message;
+pub use message::{Message, Names};
 
 /// Messages that wait at most. Alerts are few; where the receiver is away for so many the newest are of no more use.
 const QUEUE_MAX: usize = 64;

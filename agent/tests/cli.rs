@@ -68,6 +68,7 @@ fn help() {
     assert_snapshot!("help_data", text(&run(&["data", "--help"]).stdout));
     assert_snapshot!("help_sample", text(&run(&["sample", "--help"]).stdout));
     assert_snapshot!("help_train", text(&run(&["train", "--help"]).stdout));
+    assert_snapshot!("help_watch", text(&run(&["watch", "--help"]).stdout));
     assert_snapshot!("help_export", text(&run(&["export", "--help"]).stdout));
     assert_snapshot!("help_bench", text(&run(&["bench", "--help"]).stdout));
     assert_snapshot!("help_doctor", text(&run(&["doctor", "--help"]).stdout));
@@ -87,6 +88,7 @@ fn help_is_found_wherever_it_is_looked_for() {
         (&["help", "export"], &["export", "--help"]),
         (&["help", "sample"], &["sample", "--help"]),
         (&["help", "train"], &["train", "--help"]),
+        (&["help", "watch"], &["watch", "-h"]),
         (&["help", "gpus"], &["gpus", "--help"]),
         (&["help", "bench"], &["bench", "--help"]),
         (&["help", "data"], &["data", "--help"]),
@@ -105,7 +107,7 @@ fn the_version_is_the_packages() {
 
 #[test]
 fn commands_of_later_versions_do_not_exist_yet() {
-    for command in ["watch", "runs"] {
+    for command in ["runs", "trian"] {
         let output = exits(&[command], 2);
         assert_eq!(
             text(&output.stderr),

@@ -10,10 +10,12 @@ mod card;
 mod constants;
 mod flops;
 mod parts;
+mod speed;
 #[cfg(test)]
 mod tests;
 
 pub use flops::{Flops, flops, model_flops};
+pub use speed::{Speed, speed};
 
 use crate::plan::Request;
 use constants::{COMPILED_HOST_SECONDS, EAGER_HOST_SECONDS, KERNEL_SECONDS, MICRO_STEP_HOST_SECONDS, OVERLAP};

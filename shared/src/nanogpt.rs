@@ -13,6 +13,7 @@ mod names;
 mod parser;
 mod pasted;
 mod patch;
+pub mod printed;
 mod problem;
 #[cfg(test)]
 mod properties;

@@ -30,6 +30,7 @@ use crate::{
         host::{Given, Hosts, Scheme},
         tls::{Tls, TlsError},
     },
+    webhook::{self, Webhook},
 };
 use options::{FLAGS, Request};
 
@@ -40,6 +41,8 @@ const BLOCKING_THREADS: usize = 16;
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
 /// Time for threads that still wait for the disk when everything else has ended.
 const END_TIME_MAX: Duration = Duration::from_secs(1);
+/// What names the address that alerts are posted to, where no option does: what stands in a command line, others read.
+const WEBHOOK_VARIABLE: &str = "HEADROOM_WEBHOOK";
 /// Bytes that make a start's number.
 const SESSION_BYTES: usize = 8;
 
@@ -66,6 +69,9 @@ pub enum Error {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Nothing can be posted to the owner's address.
+    #[error(transparent)]
+    Webhook(#[from] webhook::Error),
 }
 
 impl Error {
@@ -81,7 +87,7 @@ impl Error {
                 io::ErrorKind::PermissionDenied => Some("ports below 1024 are the administrator's".to_owned()),
                 _ => None,
             },
-            Self::Start(_) => None,
+            Self::Start(_) | Self::Webhook(_) => None,
             Self::Folder(error) => Some(error.hint()),
             Self::Access(error) => error.hint(),
             Self::Tls(error) => Some(error.hint()),
@@ -153,12 +159,15 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let listen = request.listen;
     let listener = server::listen(listen).map_err(|error| Error::Bind { listen, error })?;
     let n_files = limits::raise_open_files(u64::from(FILES_MAX));
-    let rig = Rig::start(&folder).map_err(Error::Start)?;
+    let name = request.name.or_else(|| sysinfo::System::host_name().ok()).unwrap_or_else(|| "rig".to_owned());
+    let webhook =
+        request.webhook.or_else(|| std::env::var(WEBHOOK_VARIABLE).ok().filter(|address| !address.is_empty()));
+    let webhook = webhook.map(|address| Webhook::start(&address, |failure| print::note(&format!("{failure}\n"))));
+    let rig = Rig::start(&folder, &name, webhook.transpose().map_err(Error::Webhook)?).map_err(Error::Start)?;
     let scheme = if tls.is_some() { Scheme::Https } else { Scheme::Http };
     let address = listener.local_addr().map_err(Error::Start)?;
     let hosts = Hosts::of(address, Given { scheme, names: request.hosts, origins: request.origins });
     let session = random::hex(SESSION_BYTES).map_err(Error::Start)?;
-    let name = request.name.or_else(|| sysinfo::System::host_name().ok()).unwrap_or_else(|| "rig".to_owned());
     let assets = Assets::embedded();
     let greeting = Greeting { address, has_page: assets.has_page(), n_files };
     greet(&greeting, &hosts, &access)?;

@@ -53,8 +53,7 @@ pub fn from_pasted_text(name: &str, text: &str) -> Pasted {
     let mut pasted =
         Pasted { kind: PastedKind::Config, sources: vec![], world_size: None, problems: Problems::default() };
     if text.len() <= MAX_SOURCE_BYTES {
-        if lines(text).any(|(_, line)| line.starts_with("Overriding config with ") || line.starts_with("Overriding: "))
-        {
+        if lines(text).any(|(_, line)| OF_A_LOG.iter().any(|start| line.starts_with(start))) {
             pasted.kind = PastedKind::Log;
             log(text, &mut pasted);
             return pasted;
@@ -77,6 +76,9 @@ pub fn from_pasted_text(name: &str, text: &str) -> Pasted {
     pasted
 }
 
+/// What only `train.py` prints. The last of them it prints where no setting is changed, too.
+const OF_A_LOG: [&str; 3] = ["Overriding config with ", "Overriding: ", "tokens per iteration will be: "];
+
 /// Each line with its offset, without its line break.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
@@ -88,7 +90,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// What `train.py` prints after its settings, each with a line that starts so. They end the text of a config.
-const AFTER_CONFIG: [&str; 10] = [
+pub(super) const AFTER_CONFIG: [&str; 10] = [
     "Overriding",
     "tokens per iteration will be:",
     "found vocab_size = ",
@@ -394,6 +396,14 @@ mod tests {
         assert_eq!(settings.get_f64("dropout"), Some(0.0));
         let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
         assert_eq!(said, ["config/x.py:3:11: dropout is 0,2, but it has to be a number; 0.0 is used"]);
+    }
+
+    #[test]
+    fn a_log_of_a_run_with_nothing_changed_is_one() {
+        let text = "$ torchrun --nproc_per_node=2 train.py\ntokens per iteration will be: 491,520\n";
+        let pasted = from_pasted_text("pasted", text);
+        assert_eq!((pasted.kind, pasted.world_size, pasted.sources.len()), (PastedKind::Log, Some(2), 0));
+        assert_eq!(pasted.read().get_u64("batch_size"), Some(12));
     }
 
     #[test]

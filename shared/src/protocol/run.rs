@@ -5,7 +5,7 @@ mod fold;
 use serde::{Deserialize, Serialize};
 
 /// A run, as far as it is known.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Unique, in hexadecimal digits.
     pub id: String,
@@ -55,10 +55,11 @@ pub struct Run {
 }
 
 /// How a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RunStatus {
     /// It has not ended.
+    #[default]
     Running,
     /// It runs, and printed nothing new for the time that its owner set.
     Stalled {

@@ -23,6 +23,8 @@ pub struct Request {
     pub name: Option<String>,
     pub hosts: Vec<Name>,
     pub origins: Vec<String>,
+    /// Where alerts are posted.
+    pub webhook: Option<String>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
     /// Certificate and key, where both are given.
@@ -37,6 +39,7 @@ impl Default for Request {
             name: None,
             hosts: vec![],
             origins: vec![],
+            webhook: None,
             certificate: None,
             key: None,
             tls: None,
@@ -116,6 +119,15 @@ pub const FLAGS: &[Flag<Request>] = &[
                 return Err(format!("{text:?} is no origin; write it as https://page.example, without a path").into());
             }
             request.origins.push(text.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "webhook",
+        value: Some("URL"),
+        doc: "Where alerts are posted, as JSON with a text; a secret, so rather\n[default: HEADROOM_WEBHOOK]",
+        set: |request, text| {
+            request.webhook = Some(text.to_owned());
             Ok(())
         },
     },

@@ -1,0 +1,39 @@
+//! What is said on standard error when a run ended for want of memory: what happened, and what to change.
+
+use headroom_shared::{
+    advice::{Change, Fix},
+    units::human_size,
+};
+
+use crate::{cli::style::Style, watch::remedy::Remedy};
+
+/// The diagnosis, the best fix, and whether the run is started again with it.
+pub fn remedy(remedy: &Remedy, wants_retry: bool, is_retried: bool) -> String {
+    // Standard output's colours are not this stream's.
+    let style = Style { colour: false, ..Style::of_stdout() };
+    let mut text = "\nheadroom: the run ended for want of memory\n".to_owned();
+    text.push_str(&style.wrapped(&remedy.explanation.to_string(), 0));
+    if let Some(fix) = &remedy.fix {
+        text.push_str(&style.wrapped(&format!("Best change: {}", outcome(fix)), 0));
+        // What is copied is not wrapped.
+        let words: Vec<String> = fix.changes.iter().map(Change::argument).collect();
+        let line = remedy.command.clone().unwrap_or_else(|| words.join(" "));
+        text.push_str(&format!("  {line}\n"));
+    }
+    let last = match &remedy.retry {
+        Ok(_) if is_retried => "headroom: starting it again with this change".to_owned(),
+        Ok(_) if wants_retry => "headroom: not started again: it was tried often enough".to_owned(),
+        Ok(_) => "`headroom watch --retry-with-fix` starts a run again with such a change.".to_owned(),
+        Err(why) if wants_retry => format!("headroom: not started again: {why}"),
+        Err(_) => return text,
+    };
+    text.push_str(&style.wrapped(&last, 0));
+    text
+}
+
+/// "the same training, about 1.05 x the time, 2.1 GiB left: why".
+fn outcome(fix: &Fix) -> String {
+    let time = fix.step_time_ratio.map_or_else(String::new, |ratio| format!(", about {ratio:.2} x the time"));
+    let left = human_size(fix.headroom_bytes.unsigned_abs());
+    format!("{}{time}, {left} left: {}", fix.effect().text(), fix.note())
+}

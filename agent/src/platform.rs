@@ -1,0 +1,36 @@
+//! What each system does in its own way, for `headroom watch`: terminals, signals, how a program ended.
+//!
+//! [`Attendant`] waits for a child and hands signals on; [`screen`] gives a child a terminal of its own in the place of
+//! ours. Where a system has no such thing the twin says so by `None`. Nothing else in the program names a system.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+pub use unix::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
+
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub use windows::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
+
+use std::fs::File;
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with a status.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+}
+
+/// A terminal made for a child, which looks like one of ours.
+#[derive(Debug)]
+pub struct Screen {
+    /// What is written to it comes out here.
+    pub ours: File,
+    /// The child's side.
+    pub theirs: File,
+    /// The terminal that it looks like.
+    pub like: File,
+}

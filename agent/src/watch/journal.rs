@@ -1,0 +1,322 @@
+//! A run's journal: what is read of its output, and when, becomes the events of its history.
+//!
+//! It has no thread and no clock of its own: bytes come with the time since the run's start. Events are told in the order
+//! in which they were printed; of iterations at most [`ITERATIONS_PER_SECOND`] a second, and always the newest.
+
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    ffi::OsString,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use headroom_shared::{
+    compute::speed,
+    nanogpt::printed::{Lines, Printed, Reader},
+    oom,
+    plan::Request,
+    protocol::{
+        event::What,
+        run::{Iteration, RunStatus},
+    },
+    session::DEFAULT_GPU,
+};
+
+use super::{
+    cards::Cards,
+    passing::{Copied, Stream},
+    pattern::Pattern,
+    planned::{Card, Config, summary},
+};
+use crate::platform::Ending;
+use tail::Tail;
+
+/// Iterations that are told in a second: as many as an eye tells apart on a chart that moves. A tiny model prints
+/// thousands, each of which would be a row of history.
+const ITERATIONS_PER_SECOND: u32 = 10;
+
+/// Where events go.
+pub trait Record: Send {
+    /// Keeps an event of a run; waits for nothing.
+    fn append(&self, run: &str, what: What);
+    /// Waits until everything is kept, or gives up: what is lost then.
+    fn finish(self: Box<Self>) -> u64;
+}
+
+/// What a run is watched with.
+#[derive(Debug)]
+pub struct Settings {
+    /// Of the run.
+    pub id: String,
+    /// Its words.
+    pub command: Vec<OsString>,
+    /// The configuration that its owner named, where it prints none.
+    pub given: Option<Config>,
+    /// The card that its owner named.
+    pub card: Option<Card>,
+    /// `CUDA_VISIBLE_DEVICES`.
+    pub visible: Option<String>,
+    /// For other trainers' lines.
+    pub pattern: Option<Pattern>,
+    /// After so long without progress it stalls; `None` for never.
+    pub stall: Option<Duration>,
+    /// When it began.
+    pub started_ms: u64,
+}
+
+/// What is left of a run when it has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub ending: Ending,
+    /// It died of an out-of-memory error: the end of what it printed.
+    pub out_of_memory: Option<String>,
+    /// Its configuration.
+    pub config: Option<Config>,
+    /// The card that it was planned for.
+    pub card: Option<Card>,
+    /// It saved a checkpoint.
+    pub saved: bool,
+}
+
+/// The journal.
+pub struct Journal {
+    settings: Settings,
+    record: Box<dyn Record>,
+    cards: Arc<Mutex<Cards>>,
+    streams: [(Lines, Reader); 2],
+    tail: Tail,
+    config: Option<Config>,
+    /// The card that the configuration was planned for; `None` while that is not decided.
+    planned_for: Option<Option<Card>>,
+    request: Option<Request>,
+    tokens_per_iteration: Option<u64>,
+    parameters_millions: Option<f64>,
+    /// The newest iteration, where it was not told yet.
+    untold: Option<Iteration>,
+    told_at: Option<Duration>,
+    /// The last progress: before the first figures any line.
+    progress_at: Duration,
+    has_figures: bool,
+    stalled: bool,
+    saved: bool,
+}
+
+impl Journal {
+    /// Of a run that begins now.
+    pub fn new(settings: Settings, record: Box<dyn Record>, cards: Arc<Mutex<Cards>>) -> Self {
+        let config = settings.given.clone();
+        Self {
+            settings,
+            record,
+            cards,
+            streams: Default::default(),
+            tail: Tail::default(),
+            config,
+            planned_for: None,
+            request: None,
+            tokens_per_iteration: None,
+            parameters_millions: None,
+            untold: None,
+            told_at: None,
+            progress_at: Duration::ZERO,
+            has_figures: false,
+            stalled: false,
+            saved: false,
+        }
+    }
+
+    /// Takes what came of a stream.
+    pub fn bytes(&mut self, stream: Stream, copied: &Copied, now: Duration) {
+        let (mut lines, mut reader) = std::mem::take(&mut self.streams[stream as usize]);
+        if copied.gap {
+            lines.gap();
+        }
+        lines.push(&copied.bytes, |line| self.line(&mut reader, line, now));
+        self.streams[stream as usize] = (lines, reader);
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Duration) {
+        let interval = Duration::from_secs(1) / ITERATIONS_PER_SECOND;
+        if self.told_at.is_none_or(|told| now.saturating_sub(told) >= interval) {
+            self.tell_untold(now);
+        }
+        self.plan();
+        self.memory();
+        let is_late = |stall| now.saturating_sub(self.progress_at) >= stall;
+        if !self.stalled && self.settings.stall.is_some_and(is_late) {
+            self.stalled = true;
+            let since_ms = self.settings.started_ms.saturating_add(millis(self.progress_at));
+            self.status(RunStatus::Stalled { since_ms });
+        }
+    }
+
+    /// The run ended, and all that it printed has come.
+    pub fn end(mut self, ending: Ending, now: Duration) -> (Ended, Box<dyn Record>) {
+        for stream in [Stream::Out, Stream::Err] {
+            let (mut lines, mut reader) = std::mem::take(&mut self.streams[stream as usize]);
+            lines.finish(|line| self.line(&mut reader, line, now));
+            let mut said = vec![];
+            reader.finish(&mut |printed| said.push(printed));
+            said.into_iter().for_each(|printed| self.printed(printed, now));
+        }
+        self.tell_untold(now);
+        self.plan();
+        self.memory();
+        let out_of_memory = self.out_of_memory(ending);
+        self.status(match ending {
+            Ending::Exited(code) => RunStatus::Exited { code },
+            Ending::Killed(signal) => RunStatus::Killed { signal },
+        });
+        let ended = Ended {
+            ending,
+            out_of_memory,
+            config: self.config,
+            card: self.planned_for.flatten().or(self.settings.card),
+            saved: self.saved,
+        };
+        (ended, self.record)
+    }
+
+    fn line(&mut self, reader: &mut Reader, line: &str, now: Duration) {
+        self.tail.push(line);
+        if !self.has_figures {
+            self.progress(now);
+        }
+        let matched = self.settings.pattern.as_mut().and_then(|pattern| pattern.line(line, now.as_secs_f64() * 1000.0));
+        if let Some(matched) = matched {
+            matched.iterations.into_iter().for_each(|iteration| self.printed(Printed::Iteration(iteration), now));
+            matched.evaluation.into_iter().for_each(|at| self.printed(Printed::Evaluation(at), now));
+            return;
+        }
+        let mut said = vec![];
+        reader.line(line, &mut |printed| said.push(printed));
+        said.into_iter().for_each(|printed| self.printed(printed, now));
+    }
+
+    fn printed(&mut self, printed: Printed, now: Duration) {
+        let what = match printed {
+            Printed::Iteration(iteration) => {
+                self.figures(now);
+                self.untold = Some(iteration);
+                return;
+            }
+            Printed::TokensPerIteration(tokens) => {
+                self.tokens_per_iteration = Some(tokens);
+                return;
+            }
+            Printed::Config(text) => {
+                let config = Config::printed(&self.settings.command, &text);
+                let what = What::RunConfig { config: config.text.clone(), max_iters: config.max_iters };
+                self.config = Some(config);
+                self.planned_for = None;
+                self.tell_untold(now);
+                self.append(what);
+                self.plan();
+                return;
+            }
+            // Each process prints it.
+            Printed::Parameters(millions) if self.parameters_millions == Some(millions) => return,
+            Printed::Parameters(millions) => {
+                self.parameters_millions = Some(millions);
+                What::RunParameters { parameters_millions: millions }
+            }
+            Printed::Evaluation(evaluation) => {
+                self.figures(now);
+                What::RunEvaluation(evaluation)
+            }
+            Printed::Checkpoint(folder) => {
+                self.figures(now);
+                self.saved = true;
+                What::RunCheckpoint { folder }
+            }
+        };
+        self.tell_untold(now);
+        self.append(what);
+    }
+
+    fn append(&self, what: What) {
+        self.record.append(&self.settings.id, what);
+    }
+
+    fn status(&self, status: RunStatus) {
+        let energy_joules = self.cards.lock().unwrap_or_else(PoisonError::into_inner).energy_joules();
+        self.append(What::RunStatus { status, energy_joules });
+    }
+
+    fn figures(&mut self, now: Duration) {
+        self.has_figures = true;
+        self.progress(now);
+    }
+
+    fn progress(&mut self, now: Duration) {
+        self.progress_at = now;
+        if std::mem::take(&mut self.stalled) {
+            self.status(RunStatus::Running);
+        }
+    }
+
+    fn tell_untold(&mut self, now: Duration) {
+        let Some(mut iteration) = self.untold.take() else { return };
+        self.told_at = Some(now);
+        let computed = self.request.as_ref().map(|request| speed(request, iteration.time_ms)).unwrap_or_default();
+        let seconds = iteration.time_ms / 1000.0;
+        let counted = self.tokens_per_iteration.filter(|_| seconds > 0.0).map(|tokens| tokens as f64 / seconds);
+        iteration.tokens_per_second = iteration.tokens_per_second.or(counted).or(computed.tokens_per_second);
+        if self.planned_for.as_ref().is_some_and(Option::is_some) {
+            iteration.mfu_percent = computed.mfu_percent;
+        }
+        self.append(What::RunIteration(iteration));
+    }
+
+    /// Plans the configuration, once it and the card are known, and anew for another card.
+    fn plan(&mut self) {
+        let Some(config) = self.config.as_ref() else { return };
+        let card = match &self.settings.card {
+            _ if !config.is_on_cuda => None,
+            Some(card) => Some(card.clone()),
+            // Not known yet, perhaps: its tokens need no card, and the plan follows.
+            None => {
+                let cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+                cards.card(self.settings.visible.as_deref())
+            }
+        };
+        if self.planned_for.as_ref() == Some(&card) {
+            return;
+        }
+        // Without a card its tokens can be counted all the same.
+        let assumed = card.clone().unwrap_or_else(|| Card::Named(DEFAULT_GPU.to_owned()));
+        self.request = config.resolved(&assumed).request;
+        let plan = self.request.clone().filter(|_| card.is_some()).and_then(summary);
+        self.planned_for = Some(card);
+        if let Some(plan) = plan {
+            self.append(What::RunPlanned { plan });
+        }
+    }
+
+    fn memory(&self) {
+        let peaks = self.cards.lock().unwrap_or_else(PoisonError::into_inner).take_peaks();
+        for (gpu, bytes) in peaks {
+            self.append(What::RunMemory { gpu, bytes });
+        }
+    }
+
+    /// The end of what was printed, where it has the message that the run died of.
+    fn out_of_memory(&mut self, ending: Ending) -> Option<String> {
+        if ending == Ending::Exited(0) {
+            return None;
+        }
+        let text = self.tail.take();
+        let message = oom::read(&text).first.filter(|message| message.kind != oom::Kind::NotOom)?;
+        self.append(What::RunOom { message: message.text });
+        Some(text)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

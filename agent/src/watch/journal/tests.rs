@@ -1,0 +1,308 @@
+//! What a journal tells of a run: a recorded one, one that stalls, one that prints faster than anybody reads, one that
+//! dies.
+
+use super::*;
+use crate::telemetry::Observed;
+use headroom_shared::{
+    nanogpt::Source,
+    protocol::{
+        Slow, Telemetry,
+        gpu::{Gpu, Process, Sample, SlowSample},
+        host::HostSample,
+        reading::{Reading, Why},
+        run::Evaluation,
+    },
+};
+
+const RECORDED: &str = include_str!("../../../../tests/golden/logs/nanogpt_cpu_char.log");
+
+/// Events as they came.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<What>>>);
+
+impl Record for Kept {
+    fn append(&self, run: &str, what: What) {
+        assert_eq!(run, "1");
+        self.0.lock().expect("whole").push(what);
+    }
+
+    fn finish(self: Box<Self>) -> u64 {
+        0
+    }
+}
+
+impl Kept {
+    fn all(&self) -> Vec<What> {
+        self.0.lock().expect("whole").clone()
+    }
+
+    fn iterations(&self) -> Vec<Iteration> {
+        let all = self.all().into_iter();
+        all.filter_map(|what| if let What::RunIteration(iteration) = what { Some(iteration) } else { None }).collect()
+    }
+
+    fn statuses(&self) -> Vec<RunStatus> {
+        let all = self.all().into_iter();
+        all.filter_map(|what| if let What::RunStatus { status, .. } = what { Some(status) } else { None }).collect()
+    }
+}
+
+fn settings(command: &str) -> Settings {
+    Settings {
+        id: "1".to_owned(),
+        command: command.split(' ').map(OsString::from).collect(),
+        given: None,
+        card: None,
+        visible: None,
+        pattern: None,
+        stall: Some(Duration::from_secs(600)),
+        started_ms: 1_000_000,
+    }
+}
+
+fn journal(settings: Settings) -> (Journal, Kept, Arc<Mutex<Cards>>) {
+    let (kept, cards) = (Kept::default(), Arc::new(Mutex::new(Cards::default())));
+    (Journal::new(settings, Box::new(kept.clone()), Arc::clone(&cards)), kept, cards)
+}
+
+fn print(journal: &mut Journal, text: &str, now: Duration) {
+    journal.bytes(Stream::Out, &Copied { gap: false, bytes: text.as_bytes().to_vec() }, now);
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_recorded_run_is_told_whole() {
+    let (mut journal, kept, _) = journal(settings("python train.py config/train_shakespeare_char.py"));
+    for (i, line) in RECORDED.split_inclusive('\n').enumerate() {
+        let now = SECOND * u32::try_from(i).expect("few lines");
+        print(&mut journal, line, now);
+        journal.tick(now);
+    }
+    let (ended, _) = journal.end(Ending::Exited(0), SECOND * 200);
+    let all = kept.all();
+    let What::RunConfig { config, max_iters: Some(40) } = &all[0] else { panic!("{:?}", all[0]) };
+    assert!(config.starts_with("$ python train.py config/train_shakespeare_char.py\nOverriding config with "));
+    assert!(config.contains("Overriding: n_layer = 4\n"), "{config}");
+    assert_eq!(all[1], What::RunParameters { parameters_millions: 7.23 });
+    let evaluation = Evaluation { iter: 0, train_loss: Some(10.8413), val_loss: Some(10.8390) };
+    assert_eq!(all[2], What::RunEvaluation(evaluation));
+    let iterations = kept.iterations();
+    assert_eq!(iterations.iter().map(|it| it.iter).collect::<Vec<_>>(), (0..=40).collect::<Vec<_>>());
+    // 768 tokens in 418.84 ms; a run on the CPU has no card to be measured by, and no plan.
+    assert_eq!(iterations[39].tokens_per_second, Some(768.0 / 0.41884));
+    assert_eq!((iterations[39].mfu_printed_percent, iterations[39].mfu_percent), (Some(0.02), None));
+    assert!(!all.iter().any(|what| matches!(what, What::RunPlanned { .. } | What::RunOom { .. })));
+    assert_eq!(all.last(), Some(&What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: None }));
+    assert_eq!(all.len(), 2 + 41 + 3 + 2 + 1);
+    assert!(ended.saved && ended.out_of_memory.is_none());
+}
+
+#[test]
+fn a_flood_is_thinned_and_ends_with_the_newest() {
+    let (mut journal, kept, _) = journal(settings("python train.py"));
+    // Ten seconds of a thousand lines each.
+    for iter in 0..10_000_u32 {
+        let now = Duration::from_millis(u64::from(iter));
+        print(&mut journal, &format!("iter {iter}: loss 1.0, time 1.00ms, mfu 1.00%\n"), now);
+        journal.tick(now);
+    }
+    journal.end(Ending::Exited(0), SECOND * 10);
+    let iterations = kept.iterations();
+    let n_max = 10 * usize::try_from(ITERATIONS_PER_SECOND).expect("few") + 1;
+    assert!((90..=n_max).contains(&iterations.len()), "{}", iterations.len());
+    assert_eq!(iterations.last().map(|it| it.iter), Some(9_999));
+    assert!(iterations.windows(2).all(|pair| pair[0].iter < pair[1].iter));
+}
+
+#[test]
+fn no_progress_is_told_once_and_so_is_its_end() {
+    let (mut journal, kept, _) = journal(settings("python train.py"));
+    let at = |seconds: u32| SECOND * seconds;
+    // Before the first figures any line is progress: compiling takes its time.
+    print(&mut journal, "warming up\n", at(500));
+    journal.tick(at(1_099));
+    assert_eq!(kept.statuses(), []);
+    print(&mut journal, "iter 0: loss 1.0, time 1.00ms, mfu 1.00%\n", at(1_099));
+    // Then only figures are.
+    print(&mut journal, "still alive\n", at(1_600));
+    journal.tick(at(1_699));
+    journal.tick(at(1_800));
+    assert_eq!(kept.statuses(), [RunStatus::Stalled { since_ms: 1_000_000 + 1_099_000 }]);
+    print(&mut journal, "step 10: train loss 1.0, val loss 1.0\n", at(2_000));
+    journal.tick(at(2_001));
+    assert_eq!(kept.statuses()[1..], [RunStatus::Running]);
+    journal.tick(at(2_601));
+    journal.end(Ending::Killed(15), at(2_700));
+    assert_eq!(kept.statuses()[3..], [RunStatus::Killed { signal: 15 }]);
+    let (mut patient, kept, _) = self::journal(Settings { stall: None, ..settings("python train.py") });
+    patient.tick(at(1_000_000));
+    assert_eq!(kept.statuses(), []);
+}
+
+const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of \
+    11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of the \
+    allocated memory 6.78 GiB is allocated by PyTorch, and 39.14 MiB is reserved by PyTorch but unallocated.";
+
+fn oom_of(kept: &Kept) -> Option<String> {
+    kept.all().into_iter().find_map(|what| if let What::RunOom { message } = what { Some(message) } else { None })
+}
+
+#[test]
+fn a_run_that_dies_of_memory_has_its_message() {
+    let traceback =
+        format!("[rank0]: Traceback (most recent call last):\n[rank0]:   File \"train.py\"\n[rank0]: {MESSAGE}\n");
+    // The end comes by itself, or somebody kills what is left of it, even in the middle of the next line.
+    for (ending, rest) in [(Ending::Exited(1), ""), (Ending::Killed(9), "[rank1]: Trace")] {
+        let (mut journal, kept, _) = journal(settings("torchrun --nproc_per_node=2 train.py"));
+        print(&mut journal, "Overriding: batch_size = 64\niter 0: loss 1.0, time 1.00ms, mfu 1.00%\n", SECOND);
+        let bytes = format!("{traceback}{rest}").into_bytes();
+        journal.bytes(Stream::Err, &Copied { gap: false, bytes }, SECOND);
+        let (ended, _) = journal.end(ending, SECOND * 2);
+        assert!(
+            oom_of(&kept).is_some_and(|message| message.starts_with("torch.OutOfMemoryError: CUDA out of memory."))
+        );
+        assert!(ended.out_of_memory.is_some_and(|text| text.contains("Traceback")));
+        assert_eq!(ended.config.map(|config| config.world_size), Some(2));
+    }
+    // One that caught it and went on to its end did not die of it.
+    let (mut caught, kept, _) = journal(settings("python train.py"));
+    print(&mut caught, &traceback, SECOND);
+    let (ended, _) = caught.end(Ending::Exited(0), SECOND * 2);
+    assert_eq!((oom_of(&kept), ended.out_of_memory), (None, None));
+}
+
+#[test]
+fn a_run_that_ends_before_its_config_does_leaves_what_there_is() {
+    let whole = RECORDED.find("tokens per iteration").expect("it is there");
+    for end in [0, 20, whole / 2, whole - 1, whole + 10] {
+        let (mut journal, kept, _) = journal(settings("python train.py"));
+        print(&mut journal, &RECORDED[..end], SECOND);
+        let (ended, _) = journal.end(Ending::Killed(9), SECOND);
+        assert_eq!(ended.config.is_some(), end >= 25, "{end}");
+        assert_eq!(kept.statuses(), [RunStatus::Killed { signal: 9 }]);
+    }
+}
+
+#[test]
+fn a_pattern_reads_what_nanogpt_does_not_print() {
+    let pattern = Pattern::new(r"step (?<iter>\d+) \| loss (?<loss>\S+) \| (?<time_ms>\S+) ms").expect("a pattern");
+    let given = Config::given(&[], vec![Source::Override { text: "--batch_size=4".to_owned() }]);
+    let (mut journal, kept, _) =
+        journal(Settings { pattern: Some(pattern), given: Some(given), ..settings("./train") });
+    journal.tick(SECOND);
+    print(&mut journal, "step 7 | loss 2.5 | 50.0 ms\n", SECOND);
+    journal.end(Ending::Exited(0), SECOND);
+    let expected = Iteration {
+        iter: 7,
+        loss: Some(2.5),
+        time_ms: 50.0,
+        // 40 micro-steps of 4 sequences of 1024.
+        tokens_per_second: Some(40.0 * 4.0 * 1024.0 / 0.05),
+        mfu_printed_percent: None,
+        mfu_percent: None,
+    };
+    assert_eq!(kept.iterations(), [expected]);
+}
+
+fn gpu() -> Gpu {
+    let missing = || Reading::missing(Why::NotSupported);
+    Gpu {
+        index: 0,
+        uuid: "GPU-1".to_owned(),
+        name: "NVIDIA GeForce RTX 4070".to_owned(),
+        present: true,
+        memory_total_bytes: Reading::Is(12 << 30),
+        compute_capability: Reading::Is((8, 9)),
+        power_limit_watts: Reading::missing(Why::NotSupported),
+        power_limit_max_watts: Reading::missing(Why::NotSupported),
+        temperature_slowdown_celsius: missing(),
+        temperature_shutdown_celsius: missing(),
+        clock_sm_max_mhz: missing(),
+        clock_memory_max_mhz: missing(),
+        mig_enabled: Reading::missing(Why::NotSupported),
+        nvlinks_active: Reading::missing(Why::NotSupported),
+        pci_bus_id: Reading::missing(Why::NotSupported),
+    }
+}
+
+fn telemetry(time_ms: u64, watts: f64) -> Observed {
+    let missing = || Reading::missing(Why::NotSupported);
+    let sample = Sample {
+        gpu: 0,
+        memory_used_bytes: missing(),
+        memory_free_bytes: missing(),
+        memory_reserved_bytes: missing(),
+        utilization_percent: missing(),
+        memory_utilization_percent: missing(),
+        power_watts: Reading::Is(watts),
+        clock_sm_mhz: missing(),
+        clock_memory_mhz: missing(),
+        temperature_celsius: missing(),
+        throttle: missing(),
+    };
+    Observed::Telemetry(Telemetry { seq: 0, time_ms, gpus: vec![sample] })
+}
+
+fn slow(processes: &[(u32, u64)]) -> Observed {
+    let missing = || Reading::missing(Why::NotSupported);
+    let process = |(pid, bytes): &(u32, u64)| Process {
+        pid: *pid,
+        name: Reading::missing(Why::Failed),
+        user: Reading::missing(Why::Failed),
+        memory_used_bytes: Reading::Is(*bytes),
+        run: None,
+    };
+    let sample = SlowSample {
+        gpu: 0,
+        fan_percent: missing(),
+        energy_joules: Reading::missing(Why::NotSupported),
+        pcie_receive_bytes_per_second: missing(),
+        pcie_send_bytes_per_second: missing(),
+        pcie_link: Reading::missing(Why::NotSupported),
+        ecc_corrected: missing(),
+        ecc_uncorrected: missing(),
+        processes: Reading::Is(processes.iter().map(process).collect()),
+    };
+    let host = HostSample {
+        cpu_percent: Reading::missing(Why::Failed),
+        memory_used_bytes: missing(),
+        memory_total_bytes: missing(),
+        disk_free_bytes: missing(),
+        disk_total_bytes: missing(),
+    };
+    Observed::Slow(Slow { time_ms: 0, gpus: vec![sample], host })
+}
+
+#[test]
+fn a_run_is_planned_for_its_card_and_measured_on_it() {
+    let (mut journal, kept, cards) = journal(settings("python train.py"));
+    print(&mut journal, "tokens per iteration will be: 491,520\nnumber of parameters: 123.59M\n", SECOND);
+    journal.tick(SECOND);
+    let planned = |kept: &Kept| kept.all().iter().filter(|what| matches!(what, What::RunPlanned { .. })).count();
+    assert_eq!(planned(&kept), 0, "the card is not known yet");
+    let observe = |observed| cards.lock().expect("whole").observe(&observed, |_| [71, 72].into());
+    observe(Observed::Inventory(vec![gpu()]));
+    journal.tick(SECOND * 2);
+    journal.tick(SECOND * 3);
+    assert_eq!(planned(&kept), 1, "once");
+    // Two of its processes and a stranger's, whose memory does not count.
+    observe(slow(&[(71, 1 << 30), (72, 2 << 30), (99, 4 << 30)]));
+    journal.tick(SECOND * 4);
+    observe(slow(&[(71, 1 << 30), (72, 1 << 30)]));
+    journal.tick(SECOND * 5);
+    for (time_ms, watts) in [(1_000, 100.0), (2_000, 200.0), (3_000, 200.0), (60_000, 200.0)] {
+        observe(telemetry(time_ms, watts));
+    }
+    print(&mut journal, "iter 1: loss 1.0, time 500.00ms, mfu 99.00%\n", SECOND * 6);
+    journal.end(Ending::Exited(0), SECOND * 7);
+    let memory: Vec<What> = kept.all().into_iter().filter(|what| matches!(what, What::RunMemory { .. })).collect();
+    assert_eq!(memory, [What::RunMemory { gpu: "GPU-1".to_owned(), bytes: 3 << 30 }]);
+    // 150 J in the first second and 200 J in the next; nothing is known of the minute without samples.
+    let Some(What::RunStatus { energy_joules: Some(joules), .. }) = kept.all().pop() else { panic!("no energy") };
+    assert!((joules - 350.0).abs() < 1e-9, "{joules}");
+    let [iteration] = kept.iterations()[..] else { panic!("{:?}", kept.iterations()) };
+    assert_eq!(iteration.tokens_per_second, Some(983_040.0));
+    let mfu = iteration.mfu_percent.expect("the card is known");
+    assert!(mfu > 500.0, "of a 4070, that speed is impossible, and not the 99 % that is printed: {mfu}");
+}

@@ -1,0 +1,350 @@
+//! `headroom watch` as a process: what passes through it, how it ends, and what it says of a run that ran out of memory.
+//!
+//! `HEADROOM_BIN` names a binary to test in place of this build's. Commands are the shell's, which every Unix has.
+#![cfg(unix)]
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// What anything here takes at most, on a machine that is busy; most take a hundredth.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn headroom() -> OsString {
+    std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into())
+}
+
+/// `headroom watch` with options before the command, and a history of its own.
+fn watch(history: &TempDir, options: &[&str], words: &[&str]) -> Command {
+    let mut command = Command::new(headroom());
+    command.arg("watch").arg("--data-dir").arg(history.path()).args(options).arg("--").args(words);
+    command.stdin(Stdio::null()).env("LC_ALL", "C.UTF-8").env_remove("COLUMNS");
+    command.env_remove("PYTORCH_CUDA_ALLOC_CONF").env_remove("PYTORCH_ALLOC_CONF").env_remove("CUDA_VISIBLE_DEVICES");
+    command
+}
+
+fn history() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn run(words: &[&str]) -> Output {
+    watch(&history(), &[], words).output().expect("headroom runs")
+}
+
+fn sh(script: &str) -> Output {
+    run(&["sh", "-c", script])
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn log() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/logs/nanogpt_cpu_char.log")
+}
+
+fn kill(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill runs").success());
+}
+
+/// Waits for what has to come.
+#[track_caller]
+fn eventually(what: &str, mut has_come: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !has_come() {
+        assert!(start.elapsed() < DEADLINE, "{what} does not come");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_recorded_run_passes_byte_for_byte() {
+    let log = log();
+    let output = run(&["cat", log.to_str().expect("a path")]);
+    assert_eq!(output.stdout, fs::read(&log).expect("the log"));
+    assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
+}
+
+#[test]
+fn both_streams_pass_apart() {
+    let output = sh("printf 'out\\377 1'; printf 'err\\r1\\n' >&2; printf '\\0out 2'; printf 'err 2' >&2; exit 3");
+    assert_eq!(output.stdout, b"out\xff 1\0out 2");
+    assert_eq!((text(&output.stderr), output.status.code()), ("err\r1\nerr 2", Some(3)));
+}
+
+#[test]
+fn streams_that_are_one_file_keep_their_order() {
+    let folder = history();
+    let path = folder.path().join("both");
+    let file = File::create(&path).expect("a file");
+    let script = "i=0; while [ $i -lt 200 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done";
+    let mut command = watch(&folder, &[], &["sh", "-c", script]);
+    command.stdout(file.try_clone().expect("a file")).stderr(file);
+    assert!(command.status().expect("headroom runs").success());
+    let expected: String = (0..200).map(|i| format!("out {i}\nerr {i}\n")).collect();
+    assert_eq!(fs::read_to_string(&path).expect("text"), expected);
+}
+
+#[test]
+fn it_ends_as_the_command_ends() {
+    for code in [0, 1, 3, 42, 255] {
+        assert_eq!(sh(&format!("exit {code}")).status.code(), Some(code));
+    }
+    for (name, signal) in [("KILL", 9), ("TERM", 15), ("SEGV", 11), ("PIPE", 13), ("USR1", 10)] {
+        let output = sh(&format!("printf before; kill -{name} $$"));
+        assert_eq!((output.status.signal(), text(&output.stdout)), (Some(signal), "before"), "{name}");
+    }
+}
+
+#[test]
+fn killed_at_any_moment_what_was_printed_has_passed() {
+    let whole = fs::read(log()).expect("the log");
+    let path = log().display().to_string();
+    // Nothing, in the middle of the config, before its end, in the middle of a line, all of it.
+    for n in [0, 30, 700, 1800, 2500, 3001, whole.len()] {
+        let output = sh(&format!("head -c {n} '{path}'; kill -9 $$"));
+        assert_eq!((output.status.signal(), &output.stdout[..]), (Some(9), &whole[..n]), "{n}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_said_as_a_shell_does() {
+    for (program, code) in [("no-such-program", 127), ("/", 126)] {
+        let output = run(&[program]);
+        assert_eq!(output.status.code(), Some(code), "{program}");
+        assert!(text(&output.stderr).starts_with(&format!("headroom: cannot run {program}: ")));
+    }
+    for words in
+        [&["watch"][..], &["watch", "--"], &["watch", "python", "train.py"], &["watch", "--pattern=(", "--", "true"]]
+    {
+        let output = Command::new(headroom()).args(words).output().expect("headroom runs");
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{words:?}");
+    }
+}
+
+#[test]
+fn fifty_megabytes_pass_in_time() {
+    const N_BYTES: u64 = 50_000_000;
+    let history = history();
+    let script = format!("yes 'iter 7: loss 1.0, time 1.00ms, mfu 1.00%' | head -c {N_BYTES}");
+    let start = Instant::now();
+    let mut child = watch(&history, &[], &["sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("headroom runs");
+    let (mut n, mut buffer, mut stdout) = (0_u64, vec![0; 1 << 16], child.stdout.take().expect("piped"));
+    loop {
+        match stdout.read(&mut buffer).expect("it is read") {
+            0 => break,
+            read => n += read as u64,
+        }
+    }
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(n, N_BYTES);
+    assert!(start.elapsed() < DEADLINE, "{:?}", start.elapsed());
+}
+
+/// A command that runs on, with its streams; killed with the test, whatever comes.
+struct Running {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    _history: TempDir,
+}
+
+impl Running {
+    fn start(script: &str) -> Self {
+        let history = history();
+        let mut command = watch(&history, &[], &["sh", "-c", script]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("headroom runs");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, stdout, _history: history }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("text");
+        line.trim_end().to_owned()
+    }
+
+    fn status(&mut self) -> std::process::ExitStatus {
+        let mut status = None;
+        eventually("its end", || {
+            status = self.child.try_wait().expect("it is ours");
+            status.is_some()
+        });
+        status.expect("it ended")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn output_comes_when_it_is_printed_and_input_reaches_the_command() {
+    let mut run = Running::start("printf 'name? '; read name; echo \"hello $name\"; read -r more; echo \"end $more\"");
+    let mut question = [0; 6];
+    // Without an end of the line, and long before the command's.
+    run.stdout.read_exact(&mut question).expect("it comes");
+    assert_eq!(&question, b"name? ");
+    let mut stdin = run.child.stdin.take().expect("piped");
+    stdin.write_all(b"rig\n").expect("it reads");
+    assert_eq!(run.line(), "hello rig");
+    drop(stdin);
+    assert_eq!((run.line(), run.status().code()), ("end".to_owned(), Some(0)));
+}
+
+#[test]
+fn signals_reach_the_command_once() {
+    for (signal, name) in [("-TERM", "TERM"), ("-INT", "INT"), ("-HUP", "HUP"), ("-QUIT", "QUIT")] {
+        let script = format!("trap 'echo got {name}; exit 7' {name}; echo ready; while :; do sleep 0.02; done");
+        let mut run = Running::start(&script);
+        assert_eq!(run.line(), "ready");
+        kill(signal, run.child.id());
+        assert_eq!(run.line(), format!("got {name}"));
+        assert_eq!((run.line(), run.status().code()), (String::new(), Some(7)), "{name}");
+    }
+    // One that asks for no end ends nothing.
+    let mut run = Running::start("trap 'echo got USR1' USR1; echo ready; while :; do sleep 0.02; done");
+    assert_eq!(run.line(), "ready");
+    kill("-USR1", run.child.id());
+    assert_eq!(run.line(), "got USR1");
+    kill("-TERM", run.child.id());
+    assert_eq!(run.status().signal(), Some(15), "the command's own way to end");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_ignored_stays_ignored() {
+    let history = history();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(headroom()).arg("watch").arg("--data-dir");
+    command.arg(history.path()).args(["--", "sh", "-c", "kill -HUP $$; kill -HUP $PPID; sleep 0.1; echo alive"]);
+    let output = command.output().expect("headroom runs");
+    assert_eq!((text(&output.stdout), output.status.code()), ("alive\n", Some(0)));
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_the_command() {
+    let mut run = Running::start("while :; do echo line; done");
+    assert_eq!(run.line(), "line");
+    // Nobody reads any more.
+    let (nothing, _) = std::io::pipe().expect("a pipe");
+    run.stdout = BufReader::new(std::os::fd::OwnedFd::from(nothing).into());
+    assert_eq!(run.status().signal(), Some(13));
+}
+
+#[test]
+fn killed_itself_it_leaves_the_command_a_closed_pipe() {
+    let mut run = Running::start("echo $$; while sleep 0.02; do echo alive; done");
+    let pid: u32 = run.line().parse().expect("a number");
+    kill("-KILL", run.child.id());
+    assert_eq!(run.status().signal(), Some(9));
+    let lives = || Command::new("kill").args(["-0", &pid.to_string()]).stderr(Stdio::null()).status();
+    eventually("its end", || !lives().expect("kill runs").success());
+}
+
+#[test]
+fn what_a_command_leaves_behind_does_not_hold_it_up() {
+    let start = Instant::now();
+    let output = sh("sleep 60 & echo started; exit 4");
+    assert_eq!((text(&output.stdout), output.status.code()), ("started\n", Some(4)));
+    // What is left behind holds the pipe; its output would still have passed for a moment.
+    assert!(start.elapsed() < DEADLINE / 2, "{:?}", start.elapsed());
+    let output = sh("(sleep 0.1; echo late) & echo early");
+    assert_eq!(text(&output.stdout), "early\nlate\n");
+}
+
+#[test]
+fn a_run_that_cannot_be_kept_runs() {
+    let mut command = Command::new(headroom());
+    let output = command.args(["watch", "--data-dir", "/dev/null/x", "--", "sh", "-c", "echo out; exit 5"]).output();
+    let output = output.expect("headroom runs");
+    assert_eq!((text(&output.stdout), output.status.code()), ("out\n", Some(5)));
+    assert!(text(&output.stderr).starts_with("headroom: this run is not kept: "), "{}", text(&output.stderr));
+}
+
+/// A program that prints as nanoGPT does, and runs out of memory where its batch is larger than 40: by the card of the
+/// message an RTX 4070, as `headroom plan` has it for such a run.
+const TRAIN: &str = r#"
+batch=12
+for word in "$@"; do
+    case $word in --*=*) key=${word#--}; echo "Overriding: ${key%%=*} = ${key#*=}";; esac
+    case $word in --batch_size=*) batch=${word#--batch_size=};; esac
+done
+echo "run with $*" >> "$RUNS"
+echo "tokens per iteration will be: 491,520"
+echo "number of parameters: 123.59M"
+if [ -n "$SAVES" ]; then echo "saving checkpoint to out"; fi
+if [ "$batch" -gt 40 ] || [ -n "$HOPELESS" ]; then
+    cat >&2 <<EOF
+Traceback (most recent call last):
+  File "train.py", line 300, in <module>
+    logits, loss = model(X, Y)
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.28 GiB. GPU 0 has a total capacity of 11.69 GiB of which 2.40 GiB is free. Including non-PyTorch memory, this process has 9.28 GiB memory in use. Of the allocated memory 8.93 GiB is allocated by PyTorch, and 39.14 MiB is reserved by PyTorch but unallocated.
+EOF
+    exit 1
+fi
+echo "iter 0: loss 10.9, time 500.00ms, mfu 1.00%"
+"#;
+
+/// Runs that program; each start's words, and what came out.
+fn train(options: &[&str], variables: &[(&str, &str)]) -> (Vec<String>, Output) {
+    let folder = history();
+    let (script, runs) = (folder.path().join("train.py"), folder.path().join("runs"));
+    fs::write(&script, TRAIN).expect("a file");
+    let script = script.display().to_string();
+    let words = ["sh", &script, "--batch_size=64", "--compile=False"];
+    let mut command = watch(&folder, options, &words);
+    command.env("RUNS", &runs).env_remove("SAVES").env_remove("HOPELESS").envs(variables.iter().copied());
+    let output = command.output().expect("headroom runs");
+    let starts = fs::read_to_string(&runs).expect("it ran").lines().map(str::to_owned).collect();
+    (starts, output)
+}
+
+#[test]
+fn a_run_out_of_memory_is_diagnosed_and_not_started_again_unasked() {
+    let (starts, output) = train(&[], &[]);
+    assert_eq!((starts.len(), output.status.code()), (1, Some(1)));
+    let stderr = text(&output.stderr);
+    assert!(stderr.starts_with("Traceback"), "its own message first: {stderr}");
+    for part in ["headroom: the run ended for want of memory", "Best change: ", "train.py --"] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    assert!(stderr.contains("--retry-with-fix"), "{stderr}");
+    assert!(!text(&output.stdout).contains("headroom"));
+}
+
+#[test]
+fn with_the_fix_it_is_started_again() {
+    let (starts, output) = train(&["--retry-with-fix"], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!((starts.len(), &starts[0][..]), (2, "run with --batch_size=64 --compile=False"));
+    assert!(starts[1].matches("--batch_size=").count() == 1 && !starts[1].contains("=64"), "{}", starts[1]);
+    assert!(text(&output.stdout).ends_with("iter 0: loss 10.9, time 500.00ms, mfu 1.00%\n"));
+    assert!(text(&output.stderr).contains("headroom: starting it again with this change"));
+}
+
+#[test]
+fn what_no_change_helps_is_not_tried_for_ever() {
+    let (starts, output) = train(&["--retry-with-fix"], &[("HOPELESS", "1")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!((2..=4).contains(&starts.len()), "{starts:?}");
+    assert!(text(&output.stderr).contains("headroom: not started again: "), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_run_that_saved_a_checkpoint_is_not_begun_anew() {
+    let (starts, output) = train(&["--retry-with-fix"], &[("SAVES", "1")]);
+    assert_eq!((starts.len(), output.status.code()), (1, Some(1)));
+    assert!(text(&output.stderr).contains("--init_from=resume"), "{}", text(&output.stderr));
+}
