@@ -5,6 +5,8 @@
 
 mod keeper;
 mod owners;
+#[cfg(all(test, target_os = "linux"))]
+mod soak;
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! A thousand viewers of telemetry at 10 Hz against the real program, which reads eight cards that play a scenario:
 //! `cargo xtask bench load`, or `cargo bench -p headroom-tests --bench load -- [--viewers N] [--seconds N] [--cards N]`
-//! with the program built before. Prints a line of JSON, and fails where a bar of `DESIGN` is missed: under one core,
-//! nothing dropped, 99 of 100 messages within 50 ms of their reading.
+//! with the program built before. Prints a line of JSON, and fails where a bar is missed: under one core, nothing
+//! dropped, 99 of 100 messages within 50 ms of their reading.
 //!
 //! Viewers live in this program, on one thread, and read no more of a message than its head: what they cost is told as
 //! `client_cores`, and the machine has to have a core for them beside the server's.

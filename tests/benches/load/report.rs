@@ -39,7 +39,7 @@ impl Report {
     /// As a line.
     pub fn json(&self) -> Value {
         let latencies = self.latencies_us();
-        let latency_ms = |share: f64| at(&latencies, share).map(|us| us as f64 / 1000.0);
+        let latency_ms = |in_a_thousand| at(&latencies, in_a_thousand).map(|us| us as f64 / 1000.0);
         let mut counts: Vec<u64> = self.seen.iter().map(|seen| seen.n_telemetry).collect();
         counts.sort_unstable();
         let ended: Vec<_> = self.seen.iter().filter_map(|seen| seen.ended.as_ref()).take(3).collect();
@@ -48,13 +48,18 @@ impl Report {
             "join_s": rounded(self.join_s), "server_cores": rounded(self.server_cores),
             "server_cores_without_viewers": rounded(self.server_cores_alone),
             "server_resident_bytes": self.server_resident_bytes, "client_cores": rounded(self.client_cores),
-            "telemetry_a_viewer": {"least": at(&counts, 0.0), "median": at(&counts, 0.5), "most": at(&counts, 1.0)},
+            "telemetry_a_viewer": {"least": at(&counts, 0), "median": at(&counts, 500), "most": at(&counts, 1000)},
             "messages_per_second": rounded(self.sum(|seen| seen.n_messages) as f64 / self.wall_s),
             "bytes_per_second": rounded(self.sum(|seen| seen.n_bytes) as f64 / self.wall_s),
             "lost": self.sum(|seen| seen.n_lost), "gaps": self.sum(|seen| seen.n_gaps),
             "ended": self.n_ended(), "why_ended": ended,
-            "latency_ms": {"median": latency_ms(0.5), "p99": latency_ms(0.99), "most": latency_ms(1.0)},
+            "latency_ms": {"median": latency_ms(500), "p99": latency_ms(990), "most": latency_ms(1000)},
         })
+    }
+
+    /// Readings that there were: ten a second, of whole seconds.
+    fn n_readings(&self) -> u64 {
+        self.size.seconds * 10
     }
 
     fn n_ended(&self) -> usize {
@@ -71,11 +76,11 @@ impl Report {
         if n_lost + n_gaps > 0 || n_ended > 0 {
             missed.push(format!("{n_lost} messages are lost, {n_gaps} missing, {n_ended} viewers sent away"));
         }
-        let (least, most) = (self.seen.iter().map(|seen| seen.n_telemetry).min(), (self.wall_s * 10.0) as u64);
+        let (least, most) = (self.seen.iter().map(|seen| seen.n_telemetry).min(), self.n_readings());
         if least.is_none_or(|least| least + CUT_OFF < most * 19 / 20) {
             missed.push(format!("a viewer has {least:?} readings of {most}"));
         }
-        let p99 = at(&self.latencies_us(), 0.99).map(|us| us as f64 / 1000.0);
+        let p99 = at(&self.latencies_us(), 990).map(|us| us as f64 / 1000.0);
         if p99.is_none_or(|p99| p99 >= LATENCY_MS_MAX) {
             missed.push(format!("99 in 100 arrive within {p99:?} ms"));
         }
@@ -83,9 +88,10 @@ impl Report {
     }
 }
 
-fn at(sorted: &[u64], share: f64) -> Option<u64> {
+/// The value that so many in a thousand are not above.
+fn at(sorted: &[u64], in_a_thousand: usize) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
-    sorted.get((last as f64 * share).round() as usize).copied()
+    sorted.get(last * in_a_thousand / 1000).copied()
 }
 
 fn rounded(value: f64) -> f64 {
