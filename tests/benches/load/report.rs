@@ -80,9 +80,11 @@ impl Report {
         if least.is_none_or(|least| least + CUT_OFF < most * 19 / 20) {
             missed.push(format!("a viewer has {least:?} readings of {most}"));
         }
-        let p99 = at(&self.latencies_us(), 990).map(|us| us as f64 / 1000.0);
-        if p99.is_none_or(|p99| p99 >= LATENCY_MS_MAX) {
-            missed.push(format!("99 in 100 arrive within {p99:?} ms"));
+        // With no reading at all the count above says so.
+        let p99 = at(&self.latencies_us(), 990).map_or(0.0, |us| us as f64 / 1000.0);
+        if p99 >= LATENCY_MS_MAX {
+            missed
+                .push(format!("99 in 100 arrive within {p99} ms; a machine that does something else makes it longer"));
         }
         missed
     }
