@@ -14,14 +14,11 @@ mod platform;
 mod random;
 mod rig;
 mod server;
-#[allow(dead_code, reason = "its parts are written beside this")]
 mod store;
-#[allow(dead_code, reason = "its parts are written beside this")]
 mod telemetry;
 mod train;
 mod utf8;
 mod watch;
-#[allow(dead_code, reason = "the rig begins here; what calls it follows")]
 mod webhook;
 
 use std::process::ExitCode;

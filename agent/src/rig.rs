@@ -18,7 +18,7 @@ use headroom_shared::protocol::event::{Event, What};
 
 use crate::{
     server::hub::Hub,
-    store::{Store, Told},
+    store::{Keep, Store, Told},
     telemetry::{self, Observed, Sampler},
     webhook::Webhook,
 };
@@ -53,12 +53,12 @@ impl Rig {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(folder: &Path, name: &str, webhook: Option<Webhook>) -> io::Result<Self> {
+    pub fn start(folder: &Path, keep: Keep, name: &str, webhook: Option<Webhook>) -> io::Result<Self> {
         let (news, received) = keeper::channel();
         let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
         let hub = tellers.hub.clone();
         let told = tellers.clone();
-        let store = Store::open(folder, move |what| match what {
+        let store = Store::open(folder, keep, move |what| match what {
             Told::State(state) => told.hub.history(state),
             Told::Event(event) => told.event(event),
         })?;

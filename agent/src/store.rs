@@ -38,7 +38,7 @@ pub use archive::{Archive, Card};
 pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
-pub use keep::Keep;
+pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
 use queue::Queue;
 use thread::Thread;
 use writer::{Role, Writer};
@@ -79,20 +79,12 @@ pub enum Error {
 }
 
 impl Store {
-    /// Opens the history of a folder, or begins one; a damaged one is set aside. What happens is told on the store's
-    /// thread.
+    /// Opens the history of a folder, or begins one, and keeps as much as its owner allows; a damaged one is set aside.
+    /// What happens is told on the store's thread.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn open(folder: &Path, tell: impl Fn(Told) + Send + Sync + 'static) -> std::io::Result<Self> {
-        Self::open_with(folder, Keep::default(), tell)
-    }
-
-    /// The same, with what its owner allows it.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn open_with(folder: &Path, keep: Keep, tell: impl Fn(Told) + Send + Sync + 'static) -> std::io::Result<Self> {
+    pub fn open(folder: &Path, keep: Keep, tell: impl Fn(Told) + Send + Sync + 'static) -> std::io::Result<Self> {
         let file = HistoryFile::new(folder);
         let queue = Arc::new(Queue::new());
         let archive = Archive::beside(file.clone(), Arc::clone(&queue));

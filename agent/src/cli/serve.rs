@@ -163,7 +163,8 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let webhook =
         request.webhook.or_else(|| std::env::var(WEBHOOK_VARIABLE).ok().filter(|address| !address.is_empty()));
     let webhook = webhook.map(|address| Webhook::start(&address, |failure| print::note(&format!("{failure}\n"))));
-    let rig = Rig::start(&folder, &name, webhook.transpose().map_err(Error::Webhook)?).map_err(Error::Start)?;
+    let rig =
+        Rig::start(&folder, request.keep, &name, webhook.transpose().map_err(Error::Webhook)?).map_err(Error::Start)?;
     let scheme = if tls.is_some() { Scheme::Https } else { Scheme::Http };
     let address = listener.local_addr().map_err(Error::Start)?;
     let hosts = Hosts::of(address, Given { scheme, names: request.hosts, origins: request.origins });

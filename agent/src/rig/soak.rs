@@ -142,7 +142,7 @@ fn two_hours(folder: &Path) -> Vec<u64> {
     let (news, received) = keeper::channel();
     let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
     let told = tellers.clone();
-    let store = Store::open(folder, move |what| match what {
+    let store = Store::open(folder, Keep::default(), move |what| match what {
         Told::State(state) => told.hub.history(state),
         Told::Event(event) => told.event(event),
     });

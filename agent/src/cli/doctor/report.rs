@@ -11,7 +11,10 @@ use super::{
     Findings,
     reading::{decimal, size, unit, words},
 };
-use crate::cli::style::{Ink, Style};
+use crate::{
+    cli::style::{Ink, Style},
+    telemetry::energy::JOULES_PER_KWH,
+};
 
 /// Columns of the left side.
 const LABEL_COLUMNS: usize = 24;
@@ -120,7 +123,7 @@ impl Report<'_> {
 
     fn slow(&mut self, slow: &SlowSample) {
         self.line("fan", &unit(&slow.fan_percent, " %"));
-        self.line("energy", &words(&slow.energy_joules, |joules| format!("{:.3} kWh", joules / 3.6e6)));
+        self.line("energy", &words(&slow.energy_joules, |joules| format!("{:.3} kWh", joules / JOULES_PER_KWH)));
         let link = words(&slow.pcie_link, |(generation, lanes)| format!("generation {generation}, {lanes} lanes"));
         self.line("PCIe", &link);
         let rate = |reading: &Reading<u64>| words(reading, |bytes| format!("{:.1} MB/s", *bytes as f64 / 1e6));

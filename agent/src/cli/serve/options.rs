@@ -5,9 +5,12 @@ use std::{
     path::PathBuf,
 };
 
+use headroom_shared::units::{human_size, parse_size};
+
 use crate::{
     cli::args::{Flag, UsageError},
     server::host::{Name, is_origin},
+    store::{BYTES_MIN, DAYS_MAX, Keep},
 };
 
 /// Only this machine can connect, on a port that is easy to remember.
@@ -23,6 +26,8 @@ pub struct Request {
     pub name: Option<String>,
     pub hosts: Vec<Name>,
     pub origins: Vec<String>,
+    /// How much history may take.
+    pub keep: Keep,
     /// Where alerts are posted.
     pub webhook: Option<String>,
     certificate: Option<PathBuf>,
@@ -39,6 +44,7 @@ impl Default for Request {
             name: None,
             hosts: vec![],
             origins: vec![],
+            keep: Keep::default(),
             webhook: None,
             certificate: None,
             key: None,
@@ -119,6 +125,31 @@ pub const FLAGS: &[Flag<Request>] = &[
                 return Err(format!("{text:?} is no origin; write it as https://page.example, without a path").into());
             }
             request.origins.push(text.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "keep-days",
+        value: Some("N"),
+        doc: "Days for which telemetry is kept, minute by minute [default: 30];\nruns stay until they are deleted",
+        set: |request, text| {
+            request.keep.days = match text.parse() {
+                Ok(days @ 1..=DAYS_MAX) => days,
+                _ => return Err(format!("{text:?} is no number of days, 1 to {DAYS_MAX}").into()),
+            };
+            Ok(())
+        },
+    },
+    Flag {
+        name: "keep-size",
+        value: Some("SIZE"),
+        doc: "What history may take of the disk; the oldest telemetry goes first\n[default: 1GiB]",
+        set: |request, text| {
+            let bytes = parse_size(text).map_err(|error| error.to_string())?;
+            if bytes < BYTES_MIN {
+                return Err(format!("{} is the least that an hour at full rate fits in", human_size(BYTES_MIN)).into());
+            }
+            request.keep.bytes_max = bytes;
             Ok(())
         },
     },

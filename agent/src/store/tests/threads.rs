@@ -16,7 +16,7 @@ fn opened(folder: &TempDir) -> (Store, Receiver<Told>) {
     let tell = move |news| {
         let _ = sender.send(news);
     };
-    (Store::open(folder.path(), tell).expect("a thread"), told)
+    (Store::open(folder.path(), Keep::default(), tell).expect("a thread"), told)
 }
 
 fn next_event(told: &Receiver<Told>) -> Event {
