@@ -4,6 +4,7 @@
 pub mod alerts;
 pub mod card;
 pub mod connection;
+pub mod curve;
 pub mod link;
 pub mod losses;
 pub mod neighbours;

@@ -98,11 +98,6 @@ impl Losses {
             live.points().for_each(|(x, y)| own.push(x, y));
         }
     }
-
-    /// Whether there is nothing to draw.
-    pub fn is_empty(&self) -> bool {
-        [&self.iterations, &self.train, &self.val].into_iter().all(|curve| curve.newest().is_none())
-    }
 }
 
 #[cfg(test)]
