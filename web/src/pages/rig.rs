@@ -30,6 +30,8 @@ pub fn RigPage() -> impl IntoView {
     let desk = client::begin();
     // What was shown stays, however old; before the first greeting there is nothing to show.
     let has_any = Memo::new(move |_| desk.connection.with(|connection| connection.was_live));
+    // Without a card there is nobody to have processes or a history.
+    let has_cards = Memo::new(move |_| desk.about(|rig| !rig.cards.is_empty()));
     let is_old = move || {
         let now_ms = desk.now_ms.get();
         desk.connection.with(|connection| connection.stage != Stage::Live || connection.is_stale(now_ms))
@@ -45,8 +47,10 @@ pub fn RigPage() -> impl IntoView {
                     <Trouble desk />
                     <Gpus desk />
                     <RunPanel desk />
-                    <Processes desk />
-                    <HistoryPanel desk />
+                    {part(move || has_cards.get().then(|| view! {
+                        <Processes desk />
+                        <HistoryPanel desk />
+                    }))}
                     <div class="rig__two">
                         <Alerts desk />
                         <Log desk />

@@ -86,9 +86,9 @@ fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
                 <h2 class="gpu__name">{name}</h2>
                 <p class="gpu__facts">{words(move || facts(desk, id))}</p>
                 <p class="gpu__note" data-testid="throttle">{some_words(note)}</p>
-                <a class="button gpu__plan" href=format!("./{}", browser::query()) on:click=lead>{t(text::RIG_PLAN_CARD)}</a>
             </div>
             {body}
+            <a class="button gpu__plan" href=format!("./{}", browser::query()) on:click=lead>{t(text::RIG_PLAN_CARD)}</a>
         </article>
     }
     .into_any()

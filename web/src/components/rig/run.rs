@@ -11,6 +11,7 @@ use crate::{
         rig::{
             curve::{Curves, curves},
             plot::{self, Plot, columns, plot},
+            processes::predicted_bytes,
             run::{self, Fact, facts, share_done},
             words as said,
         },
@@ -175,7 +176,14 @@ fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
             })
         })
     });
-    let peak = move || of(desk, id, |run| run.plan.as_ref().map(|plan| plan.peak_bytes)).flatten();
+    // What is drawn is the whole card's: while others are known their share stands below the plan's.
+    let peak = move || {
+        let (gpu, peak, ended) = of(desk, id, |run| {
+            Some((run.gpus.first().cloned()?, run.plan.as_ref()?.peak_bytes, run.status.has_ended()))
+        })??;
+        let with_others = desk.slow(|rig| predicted_bytes(rig, rig.card(&gpu)?));
+        Some(with_others.filter(|_| !ended).unwrap_or(peak))
+    };
     let top = move || drawn.with(|drawn| drawn.as_ref().map_or(1.0, |drawn| drawn.top));
     let ask = move |look: fn(&Plot) -> String| drawn.with(|drawn| drawn.as_ref().map(look).unwrap_or_default());
     let y = move || {
