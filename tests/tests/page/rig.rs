@@ -24,8 +24,8 @@ fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
 
 /// Opens the page, as a browser that was paired.
 async fn open_paired(page: &Page) {
-    // Whatever of the same origin: what is kept is the origin's.
-    go(page, "rig.webmanifest").await;
+    // Any page of the same origin: what is kept is the origin's.
+    go(page, "diagnose").await;
     page.script(&format!("localStorage.setItem('headroom.token', '{TOKEN}')")).await;
     go(page, "rig").await;
 }
@@ -91,19 +91,24 @@ fn a_pairing_link_is_used_once_and_leaves_the_address_at_once() {
         assert!(body["name"].as_str().is_some_and(|name| name.contains("Chrome")), "{body}");
         assert_eq!(agent.hellos()[0], json!({ "type": "hello", "protocol": 1, "token": TOKEN }));
         // The next visit needs no link.
-        go(page, "rig.webmanifest").await;
+        go(page, "diagnose").await;
         go(page, "rig").await;
         until_state(page, "Live").await;
         assert_eq!(agent.requests("POST /api/pair").len(), 1);
         // A link that was used already changes nothing for who is paired, and is told to who is not.
         page.script("localStorage.removeItem('headroom.token')").await;
-        go(page, "rig.webmanifest").await;
+        go(page, "diagnose").await;
         go(page, &format!("rig#pair={CODE}")).await;
         until_says(page, "[data-testid=access]", "The code was used.").await;
         assert_eq!(page.value::<String>("location.hash").await, "");
         page.fill("#token", TOKEN).await;
         page.click("#connect").await;
         until_state(page, "Live").await;
+        // Pasted into the address of the open page, where nothing is loaded anew.
+        page.script(&format!("location.hash = 'pair={CODE}'")).await;
+        page.until("it leaves the address", "location.href.endsWith('/rig')").await;
+        until_state(page, "Live").await;
+        assert_eq!(agent.requests("POST /api/pair").len(), 3);
         // What the browser itself says of the refused code.
         page.browser.console().await;
     });

@@ -165,13 +165,13 @@ fn Browser() -> impl IntoView {
         }
     };
     let words = move || {
-        Some(match state.get() {
-            Notify::On => t(text::RIG_NOTIFY_ON),
-            Notify::Denied => t(text::RIG_NOTIFY_DENIED),
-            Notify::Never => t(text::RIG_NOTIFY_INSECURE),
+        let words = match state.get() {
+            Notify::On => text::RIG_NOTIFY_ON,
+            Notify::Denied => text::RIG_NOTIFY_DENIED,
+            Notify::Never => text::RIG_NOTIFY_INSECURE,
             Notify::Off => return None,
-        })
-        .map(str::to_owned)
+        };
+        Some(t(words).to_owned())
     };
     let can = Memo::new(move |_| matches!(state.get(), Notify::On | Notify::Off));
     let label =

@@ -131,7 +131,7 @@ fn memory(desk: Desk, id: StoredValue<String>) -> AnyView {
     // Beyond the card's end the mark stays at it.
     let at = move || mark().map_or_else(|| "-9".to_owned(), |mark| number(mark.min(0.996) * BAR_WIDTH));
     let predicted = move || {
-        let bytes = id.with_value(|uuid| of(desk, uuid, |rig, card| predicted_bytes(rig, card))).flatten()?;
+        let bytes = id.with_value(|uuid| of(desk, uuid, predicted_bytes)).flatten()?;
         let size = format::size(bytes);
         Some(say(&if is_over() { text::rig_over(size) } else { text::rig_predicted(size) }))
     };

@@ -47,17 +47,19 @@ pub struct Client {
 
 /// Connects, and keeps connected for as long as the page lives.
 pub fn begin() -> Desk {
-    let code = pairing_code(&browser::fragment());
-    if code.is_some() {
-        chrome::remove_fragment();
-    }
+    let code = taken_code();
     let now_ms = chrome::now_ms();
     let (connection, first) = Connection::begin(now_ms, chrome::kept_token(), code);
     let asked = RwSignal::new(None::<Ask>);
     let desk = Desk::new(connection, now_ms, Callback::new(move |ask| asked.set(Some(ask))));
     let client = Client { desk, pending: StoredValue::new(Pending::default()), asked: StoredValue::new(false) };
     socket::listen(move |told| client.hear(told));
-    chrome::on_wake(move || client.tell(|connection, now_ms| connection.woke(now_ms)));
+    browser::on_fragment_change(move || {
+        if let Some(code) = taken_code() {
+            client.tell(|connection, now_ms| connection.pair(now_ms, code));
+        }
+    });
+    chrome::on_wake(move || client.tell(Connection::woke));
     set_interval(
         move || {
             client.tell(|connection, now_ms| connection.tick(now_ms, chrome::chance()));
@@ -80,6 +82,15 @@ pub fn begin() -> Desk {
     desk
 }
 
+/// The code in the address, which is in nobody's address from then on.
+fn taken_code() -> Option<String> {
+    let code = pairing_code(&browser::fragment());
+    if code.is_some() {
+        chrome::remove_fragment();
+    }
+    code
+}
+
 impl Client {
     /// Tells the machine something, and does what it wants.
     fn tell(self, event: impl FnOnce(&mut Connection, u64) -> Option<Do>) {
@@ -97,11 +108,8 @@ impl Client {
     fn run(self, wanted: Option<Do>) {
         match wanted {
             None => {}
-            Some(Do::Open) => {
-                if !socket::open() {
-                    self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance()));
-                }
-            }
+            Some(Do::Open) if socket::open() => {}
+            Some(Do::Open) => self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance())),
             Some(Do::Close) => {
                 socket::close();
                 // A token that is refused is not tried again at the next visit.
@@ -242,12 +250,12 @@ impl Client {
 
     async fn answer(self, ask: Ask) {
         match ask {
-            Ask::Again => self.tell(|connection, now_ms| connection.again(now_ms)),
+            Ask::Again => self.tell(Connection::again),
             Ask::Token(token) => {
                 chrome::keep_token(Some(&token));
                 self.tell(|connection, now_ms| connection.take_token(now_ms, token));
             }
-            Ask::Forget => self.tell(|connection, now_ms| connection.forget_token(now_ms)),
+            Ask::Forget => self.tell(Connection::forget_token),
             Ask::Save(settings) => match rest::set_settings(&self.token(), &settings).await {
                 Ok(()) => {
                     self.desk.settings.set(settings);

@@ -136,6 +136,12 @@ impl Connection {
         self.enter(now_ms, Stage::Waiting { until_ms: now_ms.saturating_add(wait_ms), agent_answers });
     }
 
+    /// A pairing link was opened in the open page.
+    pub fn pair(&mut self, now_ms: u64, code: String) -> Option<Do> {
+        self.enter(now_ms, Stage::Pairing);
+        Some(Do::Pair(code))
+    }
+
     /// A code was exchanged, or not.
     pub fn paired(&mut self, now_ms: u64, answer: Result<String, String>) -> Option<Do> {
         match answer {

@@ -32,7 +32,8 @@ pub fn plan_for(rig: &Rig, card: &Card) -> Session {
         }
         // The driver's own share is nobody's: CUDA counts it out of the total.
         Err(_) => {
-            (options.gpu, options.vram_bytes) = (String::new(), total.map(|total| total.saturating_sub(reserved)))
+            options.gpu = String::new();
+            options.vram_bytes = total.map(|total| total.saturating_sub(reserved));
         }
     }
     let text = own.and_then(|run| run.config.clone()).unwrap_or_else(|| Session::default().text);

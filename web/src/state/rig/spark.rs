@@ -9,7 +9,7 @@ use super::card::Moment;
 /// Time that is drawn.
 pub const SPAN_MS: u64 = 60_000;
 /// Columns of the drawing, each half a second: five samples, of which the highest is drawn.
-pub const COLUMNS: u64 = 120;
+pub const COLUMNS: usize = 120;
 /// Height of the drawing.
 pub const HEIGHT: f64 = 40.0;
 
@@ -18,15 +18,15 @@ pub const HEIGHT: f64 = 40.0;
 /// Columns lie at whole half seconds, so that the line moves on and does not flicker.
 pub fn path(recent: &VecDeque<Moment>, which: usize, top: f64) -> String {
     let Some(newest) = recent.back() else { return String::new() };
-    let width_ms = SPAN_MS / COLUMNS;
+    let width_ms = SPAN_MS / COLUMNS as u64;
     let last = newest.time_ms / width_ms;
-    let mut columns = [f32::NAN; COLUMNS as usize];
+    let mut columns = [f32::NAN; COLUMNS];
     for moment in recent.iter().rev() {
-        let back = last.saturating_sub(moment.time_ms / width_ms);
+        let back = usize::try_from(last.saturating_sub(moment.time_ms / width_ms)).unwrap_or(COLUMNS);
         if back >= COLUMNS {
             break;
         }
-        let at = usize::try_from(COLUMNS - 1 - back).unwrap_or(0);
+        let at = COLUMNS - 1 - back;
         // `max` takes the number where one of two is none.
         columns[at] = columns[at].max(moment.values[which]);
     }

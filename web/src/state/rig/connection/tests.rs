@@ -40,6 +40,15 @@ fn a_code_comes_before_a_token_and_its_failure_falls_back_to_it() {
 }
 
 #[test]
+fn a_link_that_is_opened_in_a_live_page_is_taken_and_a_used_one_does_no_harm() {
+    let mut connection = live();
+    assert_eq!(connection.pair(T, "code".to_owned()), Some(Do::Pair("code".to_owned())));
+    assert_eq!(connection.closed(T, 0.5), None, "an answer is waited for");
+    assert_eq!(connection.paired(T, Err("used".to_owned())), Some(Do::Open));
+    assert_eq!(connection.token.as_deref(), Some("token"));
+}
+
+#[test]
 fn without_a_token_it_is_seen_first_whether_there_is_an_agent() {
     for (found, stage) in [(Probe::Agent, Stage::Unpaired(None)), (Probe::Other, Stage::NoAgent)] {
         let (mut connection, first) = Connection::begin(T, None, None);
