@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use super::{Ask, Desk};
 use crate::{
     components::dynamic::{part, words},
-    state::rig::{connection::Stage, words as said},
+    state::rig::{Rig, connection::Stage, words as said},
     text::{self, say, t},
 };
 
@@ -78,14 +78,12 @@ pub fn About(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let driver = move || {
-        desk.about(|rig| match rig.state.as_ref().map(|state| &state.driver) {
-            Some(DriverState::Ready { driver_version, cuda_version, .. }) => {
-                let cuda = cuda_version.map(|(major, minor)| format!(" · CUDA {major}.{minor}")).unwrap_or_default();
-                format!("{}{cuda}", say(&text::rig_driver(driver_version.as_str())))
-            }
-            _ => String::new(),
-        })
+    let driver = |rig: &Rig| match &rig.state.as_ref()?.driver {
+        DriverState::Ready { driver_version, cuda_version, .. } => {
+            let cuda = cuda_version.map(|(major, minor)| format!(" · CUDA {major}.{minor}")).unwrap_or_default();
+            Some(format!("{}{cuda}", say(&text::rig_driver(driver_version.as_str()))))
+        }
+        _ => None,
     };
     let host = move || {
         desk.slow(|rig| {
@@ -101,14 +99,17 @@ pub fn About(
         })
     };
     let agent = move || {
-        desk.about(|rig| if rig.agent.is_empty() { String::new() } else { say(&text::rig_about(rig.agent.as_str())) })
+        desk.about(|rig| {
+            let agent = (!rig.agent.is_empty()).then(|| say(&text::rig_about(rig.agent.as_str())));
+            [agent, driver(rig)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        })
     };
     let can_forget = Memo::new(move |_| desk.connection.with(|connection| connection.token.is_some()));
     let may_only_view = Memo::new(move |_| desk.about(|rig| rig.scope == Some(headroom_shared::protocol::Scope::View)));
     view! {
         <footer class="rig__about" data-testid="about">
             <p>{words(host)}</p>
-            <p>{words(agent)} " · " {words(driver)}</p>
+            <p>{words(agent)}</p>
             {part(move || may_only_view.get().then(|| view! { <p>{t(text::RIG_MAY_VIEW)}</p> }))}
             {part(move || can_forget.get().then(|| view! {
                 <button type="button" class="button button--quiet" id="forget" on:click=move |_| desk.ask.run(Ask::Forget)>{t(text::RIG_FORGET)}</button>
