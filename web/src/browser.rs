@@ -5,6 +5,7 @@
 
 pub mod dropped;
 pub mod frame;
+pub mod rig;
 pub mod worker;
 
 use headroom_shared::text::LANGUAGES;

@@ -2,6 +2,7 @@
 //!
 //! Each page is a program of its own, so that a visit fetches no more than it shows.
 
+mod agent_client;
 mod bench;
 mod browser;
 mod components;
@@ -31,6 +32,11 @@ pub fn diagnose() {
 /// Shows the page where a GPT runs.
 pub fn demo() {
     show(text::TITLE_DEMO, pages::DemoPage);
+}
+
+/// Shows the page of the machine with the GPUs.
+pub fn rig() {
+    show(text::TITLE_RIG, pages::RigPage);
 }
 
 /// Shows a page in the language that was fetched along with it. Another one is another visit.

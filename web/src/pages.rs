@@ -4,8 +4,10 @@ mod budget;
 mod demo;
 mod diagnose;
 mod embed;
+mod rig;
 
 pub use budget::BudgetPage;
 pub use demo::DemoPage;
 pub use diagnose::DiagnosePage;
 pub use embed::EmbedPage;
+pub use rig::RigPage;

@@ -46,8 +46,13 @@ pub fn say(text: &Text) -> String {
 /// What the theme switch offers.
 pub const THEMES: [Key; 3] = [THEME_AUTO, THEME_LIGHT, THEME_DARK];
 /// The pages with their addresses.
-pub const PAGE_LINKS: [(Key, &str); 4] =
-    [(PAGE_BUDGET, "./"), (PAGE_DIAGNOSE, "./diagnose.html"), (PAGE_DEMO, "./demo.html"), (PAGE_EMBED, "./embed.html")];
+pub const PAGE_LINKS: [(Key, &str); 5] = [
+    (PAGE_BUDGET, "./"),
+    (PAGE_DIAGNOSE, "./diagnose.html"),
+    (PAGE_DEMO, "./demo.html"),
+    (PAGE_RIG, "./rig.html"),
+    (PAGE_EMBED, "./embed.html"),
+];
 /// What the demo begins with, in the language that its model knows.
 pub const DEMO_PROMPT: &str = "Once upon a time";
 /// What the field for a message shows as an example.

@@ -74,7 +74,7 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
 }
 
 /// Every page is a program of its own, and its HTML names it.
-pub const PAGES: [&str; 4] = ["demo.html", "diagnose.html", "embed.html", "index.html"];
+pub const PAGES: [&str; 5] = ["demo.html", "diagnose.html", "embed.html", "rig.html", "index.html"];
 
 fn trunk(shell: &Shell, build: Build, page: &str, dist: &Path) -> Result<()> {
     // In its release mode wasm-bindgen leaves out what it would check at run time.

@@ -37,8 +37,8 @@ impl Table {
         Self { lines: Vec::new() }
     }
 
-    /// The file that a page fetches for a language. Pages are `budget`, `diagnose`, `embed` and
-    /// `demo`.
+    /// The file that a page fetches for a language. Pages are `budget`, `diagnose`, `embed`, `demo`
+    /// and `rig`.
     #[cfg(not(target_arch = "wasm32"))]
     #[must_use]
     pub fn packed(language: &Language, page: &str) -> String {

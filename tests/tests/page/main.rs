@@ -6,6 +6,7 @@
 //! Every test ends by looking at what the browser wrote into its console and which addresses it asked for.
 
 mod accessible;
+mod agent;
 mod bench;
 mod browser;
 mod demo;
@@ -21,6 +22,7 @@ mod numbers;
 mod page;
 mod plain_host;
 mod problems;
+mod rig;
 mod static_host;
 
 /// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.

@@ -36,7 +36,7 @@ pub fn SnippetPage(
     let leave = Callback::new(move |()| browser::replace_fragment(&budget.session.with_untracked(Session::fragment)));
     let local = browser::is_local().then(|| view! { <p class="embed__local">{t(text::EMBED_LOCAL)}</p> });
     view! {
-        <Header page=3 leave />
+        <Header page=4 leave />
         <Notice notice=budget.notice />
         <main class="embed">
             <section class="panel embed__given" aria-labelledby="embed-title">

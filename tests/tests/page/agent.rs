@@ -1,0 +1,282 @@
+//! A stand-in for the agent: the page's files, a socket that says what a test tells it to, and answers to requests. What
+//! it says are the protocol's golden messages.
+
+use headroom_shared::protocol::Telemetry;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tungstenite::{Message, WebSocket, accept};
+
+/// The token that it takes.
+pub const TOKEN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// The one-use code.
+pub const CODE: &str = "one-use";
+/// As the agent's own pages have it.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; \
+    img-src 'self' data:; manifest-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'";
+/// How often a socket looks for something to say.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The agent.
+#[derive(Clone)]
+pub struct Agent {
+    /// Its address, ending in a slash.
+    pub address: String,
+    script: Arc<Mutex<Script>>,
+}
+
+/// What it does.
+struct Script {
+    dist: PathBuf,
+    /// What a greeting is answered by.
+    answers: Vec<Value>,
+    /// Everything said since, to whoever is there; a socket knows how far it is.
+    said: Vec<Value>,
+    /// Sockets of an earlier age close.
+    age: u64,
+    /// Whether sockets are taken at all.
+    is_up: bool,
+    /// Whether telemetry is sent ten times a second.
+    is_feeding: bool,
+    hellos: Vec<Value>,
+    /// Method, path and body of each request.
+    requests: Vec<(String, String)>,
+    /// Answers by the beginning of method and path.
+    rest: BTreeMap<String, (u16, Value)>,
+}
+
+/// A golden message.
+pub fn golden(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/protocol").join(name);
+    serde_json::from_str(&fs::read_to_string(&path).expect("a golden message")).expect("JSON")
+}
+
+/// Now, as the agent counts.
+pub fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis()).expect("in range")
+}
+
+/// The golden greeting, at this moment.
+pub fn hello() -> Value {
+    let mut hello = golden("hello.json");
+    hello["time_ms"] = json!(now_ms());
+    hello
+}
+
+/// The golden readings at this moment, with that utilisation.
+pub fn telemetry(seq: u64, utilization: u64) -> Value {
+    let mut telemetry = golden("telemetry.json");
+    (telemetry["seq"], telemetry["time_ms"]) = (json!(seq), json!(now_ms()));
+    telemetry["gpus"][0]["utilization_percent"] = json!(utilization);
+    let _: Telemetry = serde_json::from_value(telemetry.clone()).expect("a message of this version");
+    telemetry
+}
+
+impl Agent {
+    /// Serves until the process ends.
+    pub fn start(dist: &Path) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}/", listener.local_addr().expect("bound"));
+        let empty = json!({ "gpu": "", "from_ms": 0, "to_ms": 0, "step_ms": 1000, "times_ms": [],
+            "series": vec![json!({ "min": [], "mean": [], "max": [] }); 7] });
+        let rest = [
+            ("GET /api/openapi.json", (200, json!({}))),
+            ("GET /api/history", (200, empty)),
+            ("GET /api/runs/", (200, json!([]))),
+            ("GET /api/settings", (200, golden("settings.json"))),
+            ("PUT /api/settings", (200, json!({}))),
+        ];
+        let script = Script {
+            dist: dist.to_owned(),
+            answers: vec![hello()],
+            said: vec![],
+            age: 0,
+            is_up: true,
+            is_feeding: false,
+            hellos: vec![],
+            requests: vec![],
+            rest: rest.map(|(path, answer)| (path.to_owned(), answer)).into(),
+        };
+        let agent = Self { address, script: Arc::new(Mutex::new(script)) };
+        let served = agent.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let agent = served.clone();
+                thread::spawn(move || agent.connected(stream));
+            }
+        });
+        agent
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("no panic")
+    }
+
+    /// What greetings are answered by from now on.
+    pub fn answer(&self, answers: Vec<Value>) {
+        self.script().answers = answers;
+    }
+
+    /// Says something to every page that is there.
+    pub fn say(&self, message: Value) {
+        self.script().said.push(message);
+    }
+
+    /// Sends telemetry from now on, or does not.
+    pub fn feed(&self, is_feeding: bool) {
+        self.script().is_feeding = is_feeding;
+    }
+
+    /// Closes every socket, and takes none or new ones.
+    pub fn restart(&self, is_up: bool) {
+        let mut script = self.script();
+        (script.age, script.is_up) = (script.age + 1, is_up);
+        script.said.clear();
+    }
+
+    /// Answers no request that an agent would.
+    pub fn be_none(&self) {
+        let mut script = self.script();
+        script.rest.clear();
+        script.is_up = false;
+    }
+
+    /// Every greeting so far.
+    pub fn hellos(&self) -> Vec<Value> {
+        self.script().hellos.clone()
+    }
+
+    /// Bodies of the requests to a path, with their method.
+    pub fn requests(&self, path: &str) -> Vec<String> {
+        self.script().requests.iter().filter(|request| request.0.starts_with(path)).map(|r| r.1.clone()).collect()
+    }
+
+    fn connected(&self, stream: TcpStream) {
+        let mut head = vec![0; 16 * 1024];
+        // The head stays where it is, for whoever answers to read.
+        let Ok(n) = stream.peek(&mut head) else { return };
+        let head = String::from_utf8_lossy(&head[..n]).into_owned();
+        if !head.starts_with("GET /ws") {
+            self.answer_request(&stream);
+        } else if self.script().is_up
+            && let Ok(socket) = accept(stream)
+        {
+            self.speak(socket);
+        }
+    }
+
+    fn speak(&self, mut socket: WebSocket<TcpStream>) {
+        let Ok(Message::Text(greeting)) = socket.read() else { return };
+        let greeting: Value = serde_json::from_str(&greeting).expect("a greeting");
+        let (age, answers, mut at) = {
+            let mut script = self.script();
+            script.hellos.push(greeting.clone());
+            let refused = json!({ "type": "refused", "code": "bad_token", "message": "Unknown.", "supported": [1] });
+            let is_known = greeting["token"] == TOKEN;
+            (script.age, if is_known { script.answers.clone() } else { vec![refused] }, script.said.len())
+        };
+        let mut say = |message: &Value| socket.send(Message::text(message.to_string())).is_ok();
+        if !answers.iter().all(&mut say) || answers.iter().any(|answer| answer["type"] == "refused") {
+            let _ = socket.close(None);
+            return;
+        }
+        let mut seq = 0;
+        loop {
+            let (messages, is_over) = {
+                let script = self.script();
+                let mut messages = script.said.get(at..).unwrap_or_default().to_vec();
+                at = script.said.len();
+                seq += 1;
+                if script.is_feeding && seq % 5 == 0 {
+                    messages.push(telemetry(seq / 5, 10 + seq / 5 % 80));
+                }
+                (messages, script.age != age)
+            };
+            if is_over || !messages.iter().all(&mut say) {
+                return;
+            }
+            thread::sleep(TICK);
+        }
+    }
+
+    fn answer_request(&self, mut stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
+        let mut lines = reader.by_ref().lines().map_while(Result::ok);
+        let Some(first) = lines.next() else { return };
+        let head: Vec<String> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
+        let header = |name: &str| head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let mut body = vec![0; header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0)];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let asked = first.trim_end_matches(" HTTP/1.1").to_owned();
+        let body = String::from_utf8(body).expect("text");
+        let is_known = header("authorization") == Some(&format!("bearer {TOKEN}"));
+        let answer = self.script().answer_to(&asked, &body, is_known);
+        match stream.write_all(&answer) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{asked}: {error}"),
+            _ => {}
+        }
+    }
+}
+
+impl Script {
+    fn answer_to(&mut self, asked: &str, body: &str, is_known: bool) -> Vec<u8> {
+        let path = asked.split([' ', '?']).nth(1).unwrap_or_default();
+        if !path.starts_with("/api/") {
+            let name = if path == "/" { "index.html" } else { path.trim_start_matches('/') };
+            let file =
+                [name.to_owned(), format!("{name}.html")].into_iter().find(|name| self.dist.join(name).is_file());
+            return match file {
+                Some(name) => answer(200, kind(&name), &fs::read(self.dist.join(&name)).expect("a file")),
+                None => answer(404, "text/plain", b""),
+            };
+        }
+        self.requests.push((asked.to_owned(), body.to_owned()));
+        let json = |status, body: &Value| answer(status, "application/json", body.to_string().as_bytes());
+        if asked == "POST /api/pair" {
+            let code: Value = serde_json::from_str(body).unwrap_or_default();
+            let is_first = self.requests.iter().filter(|request| request.0 == asked).count() == 1;
+            return match code["code"] == CODE && is_first {
+                true => json(200, &json!({ "token": TOKEN, "scope": "control" })),
+                false => json(403, &json!({ "code": "bad_code", "message": "The code was used." })),
+            };
+        }
+        match self.rest.iter().find(|(beginning, _)| asked.starts_with(*beginning)) {
+            None => answer(404, "text/plain", b""),
+            // What can be asked is no secret, and how a page sees that there is an agent.
+            Some((_, (status, body))) if path == "/api/openapi.json" => json(*status, body),
+            Some(_) if !is_known => json(401, &json!({ "code": "bad_token", "message": "A token is missing." })),
+            Some((_, (status, body))) => json(*status, body),
+        }
+    }
+}
+
+fn answer(status: u16, kind: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 {status} Status\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {POLICY}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript",
+        Some("css") => "text/css",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("webmanifest") => "application/manifest+json",
+        _ => "text/plain; charset=utf-8",
+    }
+}

@@ -1,0 +1,383 @@
+//! The rig's page, with a stand-in for the agent that speaks the protocol's golden messages.
+
+use crate::{
+    accessible::violations,
+    agent::{Agent, CODE, TOKEN, golden, hello, telemetry},
+    means::{Means, named},
+    page::{LAPTOP, PHONE, Page, tell_of},
+};
+use headroom_shared::text::{self, LANGUAGES, Table};
+use serde_json::{Value, json};
+use std::fs;
+
+/// One-hand width.
+const NARROW: (u32, u32) = (360, 740);
+const STATE: &str = "document.querySelector('[data-testid=connection]')?.textContent ?? ''";
+
+/// Tells a story of the page and its agent; nothing is opened yet.
+fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
+    let Some(means) = Means::of(test) else { return };
+    let agent = Agent::start(&means.dist);
+    let socket = agent.address.replace("http", "ws");
+    tell_of(test, &means, &agent.address.clone(), &[socket], None, async |page| story(page, &agent).await);
+}
+
+/// Opens the page, as a browser that was paired.
+async fn open_paired(page: &Page) {
+    // Any page of the same origin: what is kept is the origin's.
+    go(page, "diagnose").await;
+    page.script(&format!("localStorage.setItem('headroom.token', '{TOKEN}')")).await;
+    go(page, "rig").await;
+}
+
+async fn go(page: &Page, path: &str) {
+    page.browser.driver.goto(format!("{}{path}", page.address)).await.expect("the page opens");
+}
+
+async fn until_state(page: &Page, words: &str) {
+    page.until(&format!("it says {words:?}"), &format!("({STATE}).includes({words:?})")).await;
+}
+
+async fn until_says(page: &Page, selector: &str, words: &str) {
+    let says =
+        format!("document.querySelector({selector:?})?.textContent.replaceAll('\\u00a0', ' ').includes({words:?})");
+    page.until(&format!("{selector} says {words:?}"), &says).await;
+}
+
+#[test]
+fn readings_are_drawn_as_they_come() {
+    rig("readings_are_drawn_as_they_come", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        assert_eq!(page.text("[data-testid=rig-name]").await, "rig");
+        until_says(page, "[data-metric='1']", "not read yet").await;
+        agent.say(telemetry(1, 97));
+        until_says(page, "[data-metric='1']", "97 %").await;
+        agent.say(telemetry(2, 12));
+        until_says(page, "[data-metric='1']", "12 %").await;
+        assert_eq!(page.text("[data-testid=memory]").await, "7.00 GiB of 12.00 GiB");
+        assert_eq!(page.text("[data-metric='3']").await.replace('\u{a0}', " "), "61 °C");
+        assert!(page.text("[data-testid=throttle]").await.contains("power limit"));
+        let mut missing = telemetry(3, 50);
+        missing["gpus"][0]["power_watts"] = json!({ "missing": "not_supported" });
+        agent.say(missing);
+        until_says(page, "[data-metric='2']", "not on this card").await;
+        agent.say(golden("slow.json"));
+        until_says(page, "[data-testid=processes]", "python train.py").await;
+        let memory: Vec<String> = page
+            .value("[...document.querySelectorAll('.processes__memory')].map((cell) => cell.textContent.trim())")
+            .await;
+        assert_eq!(memory, ["6.00 GiB", "hidden by Windows"], "the largest first, what is hidden last");
+        // The card is lost, and back.
+        agent.say(golden("inventory.json"));
+        page.until("it is drawn as lost", "document.querySelector('.gpu--lost')").await;
+        let mut back = golden("inventory.json");
+        back["gpus"][0]["present"] = json!(true);
+        agent.say(back);
+        page.until("it is back", "document.querySelector('.gpu:not(.gpu--lost)')").await;
+    });
+}
+
+#[test]
+fn a_pairing_link_is_used_once_and_leaves_the_address_at_once() {
+    rig("a_pairing_link_is_used_once_and_leaves_the_address_at_once", async |page, agent| {
+        go(page, &format!("rig#pair={CODE}")).await;
+        until_state(page, "Live").await;
+        let address: String = page.value("location.href").await;
+        assert_eq!(address, format!("{}rig", page.address));
+        let asked = agent.requests("POST /api/pair");
+        let body: Value = serde_json::from_str(&asked[0]).expect("JSON");
+        assert_eq!((asked.len(), &body["code"]), (1, &json!(CODE)));
+        assert!(body["name"].as_str().is_some_and(|name| name.contains("Chrome")), "{body}");
+        assert_eq!(agent.hellos()[0], json!({ "type": "hello", "protocol": 1, "token": TOKEN }));
+        // The next visit needs no link.
+        go(page, "diagnose").await;
+        go(page, "rig").await;
+        until_state(page, "Live").await;
+        assert_eq!(agent.requests("POST /api/pair").len(), 1);
+        // A link that was used already changes nothing for who is paired, and is told to who is not.
+        page.script("localStorage.removeItem('headroom.token')").await;
+        go(page, "diagnose").await;
+        go(page, &format!("rig#pair={CODE}")).await;
+        until_says(page, "[data-testid=access]", "The code was used.").await;
+        assert_eq!(page.value::<String>("location.hash").await, "");
+        page.fill("#token", TOKEN).await;
+        page.click("#connect").await;
+        until_state(page, "Live").await;
+        // Pasted into the address of the open page, where nothing is loaded anew.
+        page.script(&format!("location.hash = 'pair={CODE}'")).await;
+        page.until("it leaves the address", "location.href.endsWith('/rig')").await;
+        until_state(page, "Live").await;
+        assert_eq!(agent.requests("POST /api/pair").len(), 3);
+        // What the browser itself says of the refused code.
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn an_agent_that_is_started_again_is_found_and_nothing_is_missing() {
+    rig("an_agent_that_is_started_again_is_found_and_nothing_is_missing", async |page, agent| {
+        agent.feed(true);
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        page.until("it is fed", "document.querySelector('.gpu__spark path').getAttribute('d').length > 5").await;
+        agent.restart(false);
+        until_state(page, "reconnecting in").await;
+        let mut again = hello();
+        again["last_event"] = json!(again["last_event"].as_u64().expect("a number") + 1);
+        let id = &again["last_event"];
+        let what = json!({ "kind": "run_iteration", "iter": 260, "loss": 1.5, "time_ms": 100.0 });
+        let event = json!({ "id": id, "time_ms": 1, "run": "0123456789abcdef", "what": what });
+        let past = json!({ "type": "past", "telemetry": [], "events": [event], "done": true, "from_ms": 0 });
+        agent.answer(vec![again.clone(), past]);
+        agent.restart(true);
+        // Somebody looks: nobody waits for a timer.
+        page.script("dispatchEvent(new Event('online'))").await;
+        until_state(page, "Live").await;
+        let hellos = agent.hellos();
+        let after = &hellos[hellos.len() - 1]["after"];
+        assert_eq!(after["event"], golden("hello.json")["last_event"]);
+        assert!(after["time_ms"].as_u64().is_some_and(|time_ms| time_ms > 1_700_000_000_000), "{after}");
+        page.until("what was missed is drawn", "document.querySelector('[data-testid=losses] path[d*=M]')").await;
+        // What the browser says of the sockets that were refused.
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn silence_is_told() {
+    rig("silence_is_told", async |page, agent| {
+        agent.feed(true);
+        open_paired(page).await;
+        page.until("it is fed", "document.querySelector('.gpu__spark path')?.getAttribute('d').length > 5").await;
+        agent.feed(false);
+        until_state(page, "Stale").await;
+        page.until("it looks old", "document.querySelector('.rig__body--old')").await;
+        agent.feed(true);
+        until_state(page, "Live").await;
+    });
+}
+
+#[test]
+fn who_is_not_let_in_reads_why() {
+    rig("who_is_not_let_in_reads_why", async |page, agent| {
+        go(page, "rig").await;
+        until_state(page, "Not paired").await;
+        page.fill("#token", "not the token").await;
+        page.click("#connect").await;
+        until_says(page, "[data-testid=access]", "does not know the token").await;
+        assert_eq!(page.value::<Option<String>>("localStorage.getItem('headroom.token')").await, None);
+        agent.answer(vec![golden("refused.json")]);
+        open_paired(page).await;
+        until_state(page, "version 1 of the protocol").await;
+        assert!(page.value::<bool>("Boolean(document.querySelector('#reload'))").await);
+        let mut many = golden("refused.json");
+        (many["code"], many["message"]) = (json!("too_many"), json!("There are too many."));
+        agent.answer(vec![many]);
+        go(page, "rig").await;
+        until_state(page, "Refused").await;
+        until_says(page, "[data-testid=access]", "There are too many.").await;
+        agent.answer(vec![hello()]);
+        page.click("#again").await;
+        until_state(page, "Live").await;
+        page.click("#forget").await;
+        until_state(page, "Not paired").await;
+        assert_eq!(page.value::<Option<String>>("localStorage.getItem('headroom.token')").await, None);
+        agent.be_none();
+        go(page, "rig").await;
+        until_state(page, "No agent here").await;
+        until_says(page, "[data-testid=access]", "headroom serve").await;
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn every_state_of_the_driver_and_the_history_is_told() {
+    rig("every_state_of_the_driver_and_the_history_is_told", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        let states = golden("states.json");
+        let words =
+            ["being asked", "libnvidia-ml is missing", "Driver Not Loaded", "GPU is lost", "damaged", "disk is full"];
+        let states = states.as_array().expect("a list");
+        assert_eq!(states.len(), words.len());
+        for (state, words) in states.iter().zip(words) {
+            agent.say(state.clone());
+            until_says(page, "[data-testid=trouble]", words).await;
+        }
+    });
+}
+
+#[test]
+fn a_run_shows_its_losses_its_end_and_what_to_change() {
+    rig("a_run_shows_its_losses_its_end_and_what_to_change", async |page, agent| {
+        open_paired(page).await;
+        until_says(page, "[data-testid=run-name]", "shakespeare-char").await;
+        assert_eq!(page.text("[data-testid=run-status]").await, "running");
+        let id = golden("hello.json")["last_event"].as_u64().expect("a number");
+        let happens = |n: u64, what: Value| {
+            let event = json!({ "type": "event", "id": id + n, "time_ms": 1, "run": "0123456789abcdef", "what": what });
+            agent.say(event);
+        };
+        for n in 1..=5 {
+            let iteration = json!({ "kind": "run_iteration", "iter": 250 + n, "loss": 2.0 / n as f64, "time_ms": 100.0,
+                "tokens_per_second": 1000.0, "mfu_printed_percent": 18.5, "mfu_percent": 33.0 });
+            happens(n, iteration);
+        }
+        until_says(page, "[data-testid=facts]", "255 of 5,000").await;
+        until_says(page, "[data-testid=facts]", "33.0 %").await;
+        until_says(page, "[data-testid=facts]", "0.4000").await;
+        let config = "batch_size = 64\ngradient_accumulation_steps = 1\n";
+        happens(6, json!({ "kind": "run_config", "config": config, "max_iters": 5000 }));
+        let message = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of \
+            11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of \
+            the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
+        happens(7, json!({ "kind": "run_oom", "message": message }));
+        happens(8, json!({ "kind": "run_status", "status": { "state": "exited", "code": 1 }, "energy_joules": 7.2e6 }));
+        until_says(page, "[data-testid=oom]", "logits (65536, 50304)").await;
+        until_says(page, "[data-testid=oom]", "batch_size = ").await;
+        until_says(page, "[data-testid=run-status]", "exit code 1").await;
+        until_says(page, "[data-testid=facts]", "2.00 kWh").await;
+        until_says(page, "[data-testid=facts]", "0.70 €").await;
+        page.click("#oom-plan").await;
+        page.until("the calculator has the fix", "document.querySelector('#verdict[data-fits=true]')").await;
+    });
+}
+
+#[test]
+fn a_card_opens_in_the_calculator_as_it_is_now() {
+    rig("a_card_opens_in_the_calculator_as_it_is_now", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        agent.say(telemetry(1, 50));
+        agent.say(golden("slow.json"));
+        until_says(page, "[data-testid=processes]", "python train.py").await;
+        until_says(page, "[data-metric='1']", "50 %").await;
+        page.click(".gpu__plan").await;
+        page.until("the calculator answers", "document.querySelector('#verdict[data-fits]')").await;
+        let fragment: String = page.value("location.hash").await;
+        assert!(fragment.contains("gpu=GeForce%20RTX%204070"), "{fragment}");
+        // Seven are used, six of them by the run on the card, which a plan has for itself.
+        assert!(fragment.contains(&format!("others={}", 1_u64 << 30)), "{fragment}");
+    });
+}
+
+#[test]
+fn alerts_are_set_by_who_may() {
+    rig("alerts_are_set_by_who_may", async |page, agent| {
+        open_paired(page).await;
+        page.until("what is set is there", "document.querySelector('#rule-temperature:checked:enabled')").await;
+        page.click("#rule-failed").await;
+        page.fill("#price", "x").await;
+        page.click("#save").await;
+        until_says(page, "#price-fault", "Not a price").await;
+        page.fill("#price", "0,4").await;
+        page.click("#save").await;
+        until_says(page, "[data-testid=kept]", "Saved").await;
+        let saved = agent.requests("PUT /api/settings");
+        let saved: Value = serde_json::from_str(&saved[0]).expect("JSON");
+        assert_eq!(saved["price_per_kwh"], json!(0.4));
+        let rules: Vec<&str> =
+            saved["alerts"].as_array().expect("a list").iter().filter_map(|a| a["on"].as_str()).collect();
+        assert_eq!(rules, ["temperature_above", "memory_above", "no_progress", "card_lost"]);
+        let mut viewer = hello();
+        viewer["scope"] = json!("view");
+        agent.answer(vec![viewer]);
+        go(page, "rig").await;
+        page.until("the form is closed", "document.querySelector('#save')?.disabled").await;
+    });
+}
+
+#[test]
+fn history_is_looked_at_nearer_and_from_further() {
+    rig("history_is_looked_at_nearer_and_from_further", async |page, agent| {
+        let asked = |agent: &Agent| agent.requests("GET /api/history").len();
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        page.until(
+            "history was asked for",
+            "document.querySelector('[data-testid=history-state]')?.textContent.includes('a point')",
+        )
+        .await;
+        let before = asked(agent);
+        let range: String = page.text("[data-testid=history-range]").await;
+        page.click("[data-span='86400000']").await;
+        page.until("the day is shown", "document.querySelector('[data-span=\"86400000\"]').ariaPressed === 'true'")
+            .await;
+        page.script("document.querySelector('#history-charts').focus()").await;
+        page.press("+").await;
+        page.until("keys zoom", "document.querySelector('[data-span=\"86400000\"]').ariaPressed === 'false'").await;
+        let drag = "const chart = document.querySelector('.history__drawing svg'), box = chart.getBoundingClientRect();
+            const at = (kind, share) => chart.dispatchEvent(new PointerEvent(kind, { bubbles: true, isPrimary: true, pointerId: 1,
+              clientX: box.left + box.width * share, clientY: box.top + 5 }));
+            chart.setPointerCapture = () => 0;
+            at('pointerdown', 0.2); at('pointermove', 0.4); at('pointerup', 0.6);";
+        page.script(drag).await;
+        page.until("the way back is open", "!document.querySelector('#history-back').disabled").await;
+        for _ in 0..3 {
+            page.click("#history-back").await;
+        }
+        page.until("it is the hour again", "document.querySelector('[data-span=\"3600000\"]').ariaPressed === 'true'")
+            .await;
+        assert!(page.value::<bool>("document.querySelector('#history-back').disabled").await);
+        assert!(asked(agent) >= before + 3, "each range is asked for");
+        assert!(!range.is_empty());
+    });
+}
+
+#[test]
+fn the_rig_speaks_every_language() {
+    rig("the_rig_speaks_every_language", async |page, agent| {
+        agent.feed(true);
+        open_paired(page).await;
+        for language in &LANGUAGES {
+            go(page, &format!("rig?lang={}", language.code)).await;
+            until_state(page, Table::of(language).word(text::RIG_LIVE)).await;
+            agent.say(golden("slow.json"));
+            page.until("processes are there", "document.querySelector('[data-testid=processes]')").await;
+            let words: String = page.value("document.body.textContent").await;
+            assert!(!words.contains(text::NOT_FETCHED), "{}: a text was not fetched", language.code);
+            assert_eq!(page.value::<String>("document.title").await, Table::of(language).word(text::TITLE_RIG));
+        }
+    });
+}
+
+#[test]
+fn the_rig_is_accessible_and_no_wider_than_its_window() {
+    let test = "the_rig_is_accessible_and_no_wider_than_its_window";
+    let Some(axe) = named("axe", "HEADROOM_AXE") else { return };
+    let axe = fs::read_to_string(axe).expect("axe-core's script");
+    rig(test, async |page, agent| {
+        let mut all = Vec::new();
+        for state in ["unpaired", "live", "lost"] {
+            match state {
+                "unpaired" => go(page, "rig").await,
+                _ => open_paired(page).await,
+            }
+            until_state(page, if state == "unpaired" { "Not paired" } else { "Live" }).await;
+            if state != "unpaired" {
+                agent.say(telemetry(1, 50));
+                agent.say(golden("slow.json"));
+                until_says(page, "[data-testid=processes]", "python train.py").await;
+            }
+            if state == "lost" {
+                agent.say(golden("inventory.json"));
+                page.until("it is drawn as lost", "document.querySelector('.gpu--lost')").await;
+            }
+            page.script(&axe).await;
+            for scheme in ["light", "dark"] {
+                page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
+                for size in [LAPTOP, PHONE, NARROW] {
+                    page.resize(size).await;
+                    let found = violations(page).await;
+                    all.extend(found.into_iter().map(|found| format!("{state}, {scheme}, {size:?}: {found}")));
+                    let width: u32 = page.value("document.documentElement.scrollWidth").await;
+                    assert!(width <= size.0, "{state}: {width} of {size:?}");
+                }
+            }
+            page.resize(LAPTOP).await;
+        }
+        assert!(all.is_empty(), "{}", all.join("\n"));
+        page.browser.console().await;
+    });
+}

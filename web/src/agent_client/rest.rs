@@ -1,0 +1,123 @@
+//! Requests to the agent, with the token in a header and never in an address.
+
+use headroom_shared::protocol::{
+    alert::Settings,
+    event::Event,
+    history::{History, POINTS_MAX},
+};
+use js_sys::{Reflect, encode_uri_component};
+use serde::{Deserialize, de::DeserializeOwned};
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Headers, RequestInit, Response, window};
+
+use crate::state::rig::connection::Probe;
+
+/// Why a request has no answer, in words: the agent's, else the browser's.
+pub type Failed = String;
+
+/// Pages of a run's events at most: a run of a million printed lines is drawn from those that are kept.
+const EVENT_PAGES_MAX: usize = 200;
+
+/// What an agent says where it refuses.
+#[derive(Deserialize)]
+struct Refused {
+    message: String,
+}
+
+/// What a code is exchanged for.
+#[derive(Deserialize)]
+struct Paired {
+    token: String,
+}
+
+async fn fetch(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> Result<Response, Failed> {
+    let words = |error: JsValue| {
+        let message = Reflect::get(&error, &JsValue::from_str("message")).ok().and_then(|message| message.as_string());
+        message.unwrap_or_else(|| format!("{error:?}"))
+    };
+    let headers = Headers::new().map_err(words)?;
+    if let Some(token) = token {
+        headers.set("authorization", &format!("Bearer {token}")).map_err(words)?;
+    }
+    let init = RequestInit::new();
+    init.set_method(method);
+    if let Some(body) = body {
+        headers.set("content-type", "application/json").map_err(words)?;
+        init.set_body(&JsValue::from_str(body));
+    }
+    init.set_headers(&headers);
+    let window = window().ok_or_else(String::new)?;
+    let sent = window.fetch_with_str_and_init(&super::beside(path), &init);
+    JsFuture::from(sent).await.map_err(words)?.dyn_into().map_err(words)
+}
+
+async fn text(response: &Response) -> String {
+    let Ok(text) = response.text() else { return String::new() };
+    JsFuture::from(text).await.ok().and_then(|text| text.as_string()).unwrap_or_default()
+}
+
+/// The answer's text, or the agent's words where it refuses.
+async fn ask(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> Result<String, Failed> {
+    let response = fetch(method, path, token, body).await?;
+    let text = text(&response).await;
+    if response.ok() {
+        return Ok(text);
+    }
+    let said = serde_json::from_str(&text).map(|refused: Refused| refused.message);
+    Err(said.unwrap_or_else(|_| format!("{} {}", response.status(), response.status_text())))
+}
+
+async fn get<T: DeserializeOwned>(path: &str, token: &str) -> Result<T, Failed> {
+    let text = ask("GET", path, Some(token), None).await?;
+    serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+/// What answers where an agent should: an agent says what it can be asked, or refuses in JSON.
+pub async fn probe() -> Probe {
+    let Ok(response) = fetch("GET", "api/openapi.json", None, None).await else { return Probe::Nothing };
+    let kind = response.headers().get("content-type").ok().flatten().unwrap_or_default();
+    let is_answer = response.ok() || matches!(response.status(), 401 | 403 | 429 | 503);
+    if is_answer && kind.contains("json") { Probe::Agent } else { Probe::Other }
+}
+
+/// Exchanges a code for a token, under a name that the owner will recognise.
+pub async fn pair(code: &str, name: &str) -> Result<String, Failed> {
+    let body = serde_json::json!({ "code": code, "name": name }).to_string();
+    let text = ask("POST", "api/pair", None, Some(&body)).await?;
+    serde_json::from_str(&text).map(|paired: Paired| paired.token).map_err(|error| error.to_string())
+}
+
+/// A card over a range of time.
+pub async fn history(token: &str, gpu: &str, from_ms: u64, to_ms: u64, points: u64) -> Result<History, Failed> {
+    let gpu = String::from(encode_uri_component(gpu));
+    let points = points.min(POINTS_MAX);
+    get(&format!("api/history?gpu={gpu}&from_ms={from_ms}&to_ms={to_ms}&points={points}"), token).await
+}
+
+/// All events of a run that are kept, oldest first.
+pub async fn events(token: &str, run: &str) -> Result<Vec<Event>, Failed> {
+    let run = String::from(encode_uri_component(run));
+    let mut all: Vec<Event> = Vec::new();
+    for _ in 0..EVENT_PAGES_MAX {
+        let after = all.last().map_or(0, |event| event.id);
+        let page: Vec<Event> = get(&format!("api/runs/{run}/events?after={after}"), token).await?;
+        let is_last = page.last().is_none_or(|event| event.id <= after);
+        all.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// What the owner set.
+pub async fn settings(token: &str) -> Result<Settings, Failed> {
+    get("api/settings", token).await
+}
+
+/// Sets it.
+pub async fn set_settings(token: &str, settings: &Settings) -> Result<(), Failed> {
+    let body = serde_json::to_string(settings).map_err(|error| error.to_string())?;
+    ask("PUT", "api/settings", Some(token), Some(&body)).await.map(drop)
+}

@@ -1,0 +1,5 @@
+//! The page of the machine with the GPUs.
+
+fn main() {
+    headroom_web::rig();
+}

@@ -1,0 +1,170 @@
+//! What the rig's page needs of the browser besides: its clock, what is kept of an agent, wake-ups, notifications, and
+//! times as people write them.
+
+use js_sys::{Date, Object, Reflect};
+use leptos::prelude::{document, window};
+use wasm_bindgen::{JsCast, JsValue, closure::Closure};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Element, Event, Notification, NotificationOptions, NotificationPermission};
+
+use super::{language, listen, local_storage};
+
+const TOKEN_KEY: &str = "headroom.token";
+const NEIGHBOURS_KEY: &str = "headroom.rigs";
+const NOTIFY_KEY: &str = "headroom.notify";
+
+/// Milliseconds since 1970 by this machine's clock, which goes on while it sleeps.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole milliseconds after 1970")]
+pub fn now_ms() -> u64 {
+    Date::now().max(0.0) as u64
+}
+
+/// A number by chance, from 0 to 1.
+pub fn chance() -> f64 {
+    js_sys::Math::random()
+}
+
+/// Whether nobody sees the page.
+pub fn is_hidden() -> bool {
+    document().hidden()
+}
+
+/// Calls back whenever the machine, the network or the page may have been away.
+pub fn on_wake(callback: impl FnMut() + 'static) {
+    let callback = Closure::<dyn FnMut()>::new(callback).into_js_value();
+    for event in ["online", "focus", "pageshow"] {
+        listen(event, &callback);
+    }
+    let done = document().add_event_listener_with_callback("visibilitychange", callback.unchecked_ref());
+    debug_assert!(done.is_ok(), "a document takes listeners");
+}
+
+/// Takes the fragment out of the address, without a step in the history: a one-use code is nobody else's business.
+pub fn remove_fragment() {
+    let Ok(history) = window().history() else { return };
+    let location = window().location();
+    let path = location.pathname().unwrap_or_default() + &location.search().unwrap_or_default();
+    drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&path)));
+}
+
+/// What the browser says of itself.
+pub fn user_agent() -> String {
+    window().navigator().user_agent().unwrap_or_default()
+}
+
+fn kept(key: &str) -> Option<String> {
+    local_storage()?.get_item(key).ok()?.filter(|kept| !kept.is_empty())
+}
+
+fn keep(key: &str, value: Option<&str>) {
+    let Some(storage) = local_storage() else { return };
+    let _ = match value {
+        Some(value) => storage.set_item(key, value),
+        None => storage.remove_item(key),
+    };
+}
+
+/// The token for the agent of this origin.
+pub fn kept_token() -> Option<String> {
+    kept(TOKEN_KEY)
+}
+
+/// Keeps it, or keeps none.
+pub fn keep_token(token: Option<&str>) {
+    keep(TOKEN_KEY, token);
+}
+
+/// Addresses of other rigs, a line each.
+pub fn kept_neighbours() -> String {
+    kept(NEIGHBOURS_KEY).unwrap_or_default()
+}
+
+/// Keeps them.
+pub fn keep_neighbours(lines: &str) {
+    keep(NEIGHBOURS_KEY, Some(lines));
+}
+
+/// Whether this browser shows notifications of the page, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notify {
+    /// It does.
+    On,
+    /// A person may switch it on.
+    Off,
+    /// A person forbade it.
+    Denied,
+    /// The page is not secure, or the browser has none.
+    Never,
+}
+
+/// How it stands.
+pub fn notify_state() -> Notify {
+    let has_any = Reflect::has(&window(), &JsValue::from_str("Notification")).unwrap_or(false);
+    if !has_any || !window().is_secure_context() {
+        return Notify::Never;
+    }
+    match Notification::permission() {
+        NotificationPermission::Denied => Notify::Denied,
+        NotificationPermission::Granted if kept(NOTIFY_KEY).is_some() => Notify::On,
+        _ => Notify::Off,
+    }
+}
+
+/// Asks the person, which a browser allows on a press only; and how it stands then.
+pub async fn ask_to_notify() -> Notify {
+    if let Ok(asked) = Notification::request_permission() {
+        drop(JsFuture::from(asked).await);
+    }
+    keep(NOTIFY_KEY, Some("1"));
+    notify_state()
+}
+
+/// Shows none any more.
+pub fn stop_notifying() {
+    keep(NOTIFY_KEY, None);
+}
+
+/// Shows one in the place of an earlier one of the same tag. Phones take notifications from service workers alone; what
+/// is not shown there is on the page and went to the webhook.
+pub fn notify(title: &str, words: &str, tag: &str) {
+    if notify_state() == Notify::On {
+        let options = NotificationOptions::new();
+        options.set_body(words);
+        options.set_tag(tag);
+        drop(Notification::new_with_options(title, &options));
+    }
+}
+
+/// A moment as people of the shown language write it; `is_long` has its day, else its seconds.
+#[expect(clippy::cast_precision_loss, reason = "a date")]
+pub fn moment(time_ms: u64, is_long: bool) -> String {
+    let date = Date::new(&JsValue::from_f64(time_ms as f64));
+    let options = Object::new();
+    let day: &[(&str, &str)] =
+        if is_long { &[("month", "short"), ("day", "numeric")] } else { &[("second", "2-digit")] };
+    for (key, value) in day.iter().chain(&[("hour", "2-digit"), ("minute", "2-digit"), ("hourCycle", "h23")]) {
+        drop(Reflect::set(&options, &JsValue::from_str(key), &JsValue::from_str(value)));
+    }
+    date.to_locale_string(&language(), &options).into()
+}
+
+/// Gives the link that is being followed another address.
+pub fn lead(event: &Event, href: &str) {
+    let link = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
+    if let Some(link) = link {
+        drop(link.set_attribute("href", href));
+    }
+}
+
+/// Loads the page anew.
+pub fn reload() {
+    drop(window().location().reload());
+}
+
+/// Keeps the pointer's events with the element that the press began on.
+pub fn hold_pointer(event: &web_sys::PointerEvent) {
+    let element = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
+    if let Some(element) = element {
+        drop(element.set_pointer_capture(event.pointer_id()));
+    }
+}

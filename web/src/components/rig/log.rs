@@ -1,0 +1,38 @@
+//! What happened since the page was opened, newest first.
+
+use leptos::prelude::*;
+
+use super::Desk;
+use crate::{
+    browser::rig::moment,
+    components::dynamic::part,
+    state::rig::words as said,
+    text::{self, t},
+};
+
+/// The list.
+#[component]
+pub fn Log(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let lines = Memo::new(move |_| {
+        desk.events(|rig| {
+            rig.log.iter().filter_map(|event| Some((event.time_ms, said::event(rig, event)?))).collect::<Vec<_>>()
+        })
+    });
+    view! {
+        <section class="panel" aria-labelledby="log-title">
+            <h2 class="panel-title" id="log-title">{t(text::RIG_HAPPENED)}</h2>
+            {part(move || {
+                let lines: Vec<_> = lines.get().into_iter().map(|(time_ms, words)| view! {
+                    <li class="log__line"><span class="log__time">{moment(time_ms, true)}</span> <span>{words}</span></li>
+                }).collect();
+                match lines.is_empty() {
+                    true => view! { <p class="rig__hint">{t(text::RIG_NOTHING_HAPPENED)}</p> }.into_any(),
+                    false => view! { <ol class="log rig__scroll" tabindex="0" aria-labelledby="log-title" data-testid="log">{lines}</ol> }.into_any(),
+                }
+            })}
+        </section>
+    }
+}

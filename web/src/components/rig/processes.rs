@@ -1,0 +1,77 @@
+//! Who uses the cards.
+
+use leptos::prelude::*;
+
+use super::Desk;
+use crate::{
+    components::dynamic::part,
+    state::rig::{
+        processes::{Row, rows, why_none},
+        words as said,
+    },
+    text::{self, say, t},
+};
+
+/// The table.
+#[component]
+pub fn Processes(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let all = Memo::new(move |_| desk.slow(rows));
+    let why = Memo::new(move |_| desk.slow(why_none));
+    view! {
+        <section class="panel" aria-labelledby="processes-title">
+            <h2 class="panel-title" id="processes-title">{t(text::RIG_PROCESSES)}</h2>
+            {part(move || match all.with(Vec::is_empty) {
+                true => {
+                    let none = why.get().map_or_else(
+                        || t(text::RIG_NO_PROCESSES).to_owned(),
+                        |why| say(&text::rig_processes_missing(said::why(why))),
+                    );
+                    view! { <p class="rig__hint" data-testid="no-processes">{none}</p> }.into_any()
+                }
+                false => table(all.get()).into_any(),
+            })}
+        </section>
+    }
+}
+
+fn table(rows: Vec<Row>) -> impl IntoView {
+    let has_cards = rows.iter().any(|row| !row.card.is_empty());
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|row| {
+            let run = row.run.map(|run| view! { <span class="processes__run">{run}</span> });
+            let width = headroom_shared::decimal::fixed(row.percent, 1);
+            view! {
+                <tr data-pid=row.pid.to_string()>
+                    <td class="processes__memory" class=("processes__memory--none", !row.is_known)>
+                        {row.memory}
+                        <svg class="processes__bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+                            <rect width=width height="4" />
+                        </svg>
+                    </td>
+                    <th scope="row"><code>{row.name}</code> " " {run}</th>
+                    <td>{row.user}</td>
+                    <td>{row.pid.to_string()}</td>
+                    {has_cards.then(|| view! { <td>{row.card}</td> })}
+                </tr>
+            }
+        })
+        .collect();
+    view! {
+        <div class="rig__scroll" tabindex="0" role="group" aria-labelledby="processes-title">
+            <table class="processes" data-testid="processes">
+                <thead><tr>
+                    <th scope="col">{t(text::RIG_MEMORY)}</th>
+                    <th scope="col">{t(text::RIG_PROCESS)}</th>
+                    <th scope="col">{t(text::RIG_USER)}</th>
+                    <th scope="col">"PID"</th>
+                    {has_cards.then(|| view! { <th scope="col">{t(text::RIG_CARD)}</th> })}
+                </tr></thead>
+                <tbody>{rows}</tbody>
+            </table>
+        </div>
+    }
+}

@@ -1,0 +1,119 @@
+//! The line that is always there: how the page stands with the agent; and below it what is the matter with the agent's
+//! sources.
+
+use headroom_shared::protocol::state::DriverState;
+use leptos::prelude::*;
+
+use super::{Ask, Desk};
+use crate::{
+    components::dynamic::{part, words},
+    state::rig::{Rig, connection::Stage, words as said},
+    text::{self, say, t},
+};
+
+/// The head of the page.
+#[component]
+pub fn Status(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let stands = move || {
+        let now_ms = desk.now_ms.get();
+        desk.connection.with(|connection| said::connection(connection, now_ms))
+    };
+    let look = Memo::new(move |_| stands().0);
+    let can_hurry = Memo::new(move |_| {
+        desk.connection.with(|connection| {
+            matches!(connection.stage, Stage::Waiting { .. } | Stage::Refused { .. } | Stage::NoAgent)
+        })
+    });
+    let name =
+        move || desk.about(|rig| if rig.name.is_empty() { t(text::RIG_HEADING).to_owned() } else { rig.name.clone() });
+    view! {
+        <div class="rig__head" id="answer" tabindex="-1">
+            <h1 class="rig__name" data-testid="rig-name">{words(name)}</h1>
+            <p class=words(move || format!("rig__state rig__state--{}", look.get())) data-testid="connection">
+                {words(move || stands().1)}
+            </p>
+            // Said once a change, and not every second of a wait.
+            <p class="visually-hidden" role="status">
+                {words(move || { look.get(); desk.connection.with(|connection| said::connection(connection, desk.now_ms.get_untracked())).1 })}
+            </p>
+            {part(move || can_hurry.get().then(|| view! {
+                <button type="button" class="button" id="again" on:click=move |_| desk.ask.run(Ask::Again)>{t(text::RIG_AGAIN)}</button>
+            }))}
+        </div>
+    }
+}
+
+/// What the agent's sources lack, each with what would help.
+#[component]
+pub fn Trouble(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let troubles = Memo::new(move |_| {
+        desk.about(|rig| {
+            let state = rig.state.as_ref();
+            let driver = state.and_then(|state| said::driver(&state.driver));
+            let history = state.and_then(|state| said::history(&state.history));
+            let is_ready = state.is_some_and(|state| matches!(state.driver, DriverState::Ready { .. }));
+            let none = (is_ready && rig.cards.is_empty()).then(|| t(text::RIG_NO_CARDS).to_owned());
+            let lost = (rig.n_lost > 0).then(|| say(&text::rig_lost(rig.n_lost)));
+            [driver, none, history, lost].into_iter().flatten().collect::<Vec<_>>()
+        })
+    });
+    part(move || {
+        troubles
+            .get()
+            .into_iter()
+            .map(|trouble| view! { <p class="rig__trouble" role="status" data-testid="trouble">{trouble}</p> })
+            .collect_view()
+    })
+}
+
+/// What is known of the machine around the cards.
+#[component]
+pub fn About(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let driver = |rig: &Rig| match &rig.state.as_ref()?.driver {
+        DriverState::Ready { driver_version, cuda_version, .. } => {
+            let cuda = cuda_version.map(|(major, minor)| format!(" · CUDA {major}.{minor}")).unwrap_or_default();
+            Some(format!("{}{cuda}", say(&text::rig_driver(driver_version.as_str()))))
+        }
+        _ => None,
+    };
+    let host = move || {
+        desk.slow(|rig| {
+            let Some(host) = &rig.host else { return String::new() };
+            let size = |bytes: &u64| crate::state::format::size(*bytes);
+            let memory = text::rig_host(
+                said::reading(Some(&host.cpu_percent), |percent| said::value(*percent, 0, "%")),
+                said::reading(Some(&host.memory_used_bytes), size),
+                said::reading(Some(&host.memory_total_bytes), size),
+            );
+            let disk = text::rig_disk(said::reading(Some(&host.disk_free_bytes), size));
+            format!("{} · {}", say(&memory), say(&disk))
+        })
+    };
+    let agent = move || {
+        desk.about(|rig| {
+            let agent = (!rig.agent.is_empty()).then(|| say(&text::rig_about(rig.agent.as_str())));
+            [agent, driver(rig)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        })
+    };
+    let can_forget = Memo::new(move |_| desk.connection.with(|connection| connection.token.is_some()));
+    let may_only_view = Memo::new(move |_| desk.about(|rig| rig.scope == Some(headroom_shared::protocol::Scope::View)));
+    view! {
+        <footer class="rig__about" data-testid="about">
+            <p>{words(host)}</p>
+            <p>{words(agent)}</p>
+            {part(move || may_only_view.get().then(|| view! { <p>{t(text::RIG_MAY_VIEW)}</p> }))}
+            {part(move || can_forget.get().then(|| view! {
+                <button type="button" class="button button--quiet" id="forget" on:click=move |_| desk.ask.run(Ask::Forget)>{t(text::RIG_FORGET)}</button>
+            }))}
+        </footer>
+    }
+}

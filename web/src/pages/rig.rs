@@ -1,0 +1,64 @@
+//! The page of the machine with the GPUs: what its agent tells, drawn. Only here do socket, state and screen meet.
+
+mod client;
+mod history;
+
+use leptos::prelude::*;
+
+use crate::{
+    components::{
+        dynamic::{flag, part},
+        header::Header,
+        rig::{
+            access::Access,
+            alerts::{Alerts, Fired},
+            gpu::Gpus,
+            history::HistoryPanel,
+            log::Log,
+            neighbours::Neighbours,
+            processes::Processes,
+            run::RunPanel,
+            status::{About, Status, Trouble},
+        },
+    },
+    state::rig::connection::Stage,
+};
+
+/// The page.
+#[component]
+pub fn RigPage() -> impl IntoView {
+    let desk = client::begin();
+    // What was shown stays, however old; before the first greeting there is nothing to show.
+    let has_any = Memo::new(move |_| desk.connection.with(|connection| connection.was_live));
+    // Without a card there is nobody to have processes or a history.
+    let has_cards = Memo::new(move |_| desk.about(|rig| !rig.cards.is_empty()));
+    let is_old = move || {
+        let now_ms = desk.now_ms.get();
+        desk.connection.with(|connection| connection.stage != Stage::Live || connection.is_stale(now_ms))
+    };
+    view! {
+        <Header page=3 leave=Callback::new(|()| {}) />
+        <main class="rig">
+            <Status desk />
+            <Access desk />
+            {part(move || has_any.get().then(|| view! {
+                <div class="rig__body" class:rig__body--old=flag(is_old)>
+                    <Fired desk />
+                    <Trouble desk />
+                    <Gpus desk />
+                    <RunPanel desk />
+                    {part(move || has_cards.get().then(|| view! {
+                        <Processes desk />
+                        <HistoryPanel desk />
+                    }))}
+                    <div class="rig__two">
+                        <Alerts desk />
+                        <Log desk />
+                    </div>
+                    <About desk />
+                </div>
+            }))}
+            <Neighbours />
+        </main>
+    }
+}

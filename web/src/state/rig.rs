@@ -1,0 +1,380 @@
+//! A rig as the page knows it: what the agent told, folded. Everything in it is bounded, so that a tab may stay open for
+//! weeks.
+
+pub mod alerts;
+pub mod card;
+pub mod connection;
+pub mod curve;
+pub mod link;
+pub mod losses;
+pub mod neighbours;
+pub mod plot;
+pub mod processes;
+pub mod run;
+#[cfg(test)]
+pub mod sample;
+pub mod spark;
+pub mod view;
+pub mod words;
+
+use std::collections::VecDeque;
+
+use headroom_shared::protocol::{
+    After, Hello, Scope, ServerMessage, Slow, Telemetry,
+    alert::Alert,
+    event::{Event, What},
+    gpu::Gpu,
+    history::{History, Past},
+    host::HostSample,
+    run::Run,
+    state::{DriverState, State},
+};
+
+use card::{Card, N_METRICS};
+use losses::Losses;
+
+/// Cards at most; an agent that tells more is not ours.
+const CARDS_MAX: usize = 64;
+/// Runs at most: those that go on, and the newest.
+const RUNS_MAX: usize = 200;
+/// Lines of what happened.
+const LOG_MAX: usize = 50;
+/// Alerts that can be on at once.
+const FIRED_MAX: usize = 100;
+/// Events that wait while older ones are being sent; more of them is a rig that has to be asked anew.
+const HELD_MAX: usize = 5_000;
+
+/// A run, and its curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watched {
+    /// As the agent folds it.
+    pub run: Run,
+    /// What was printed of its losses.
+    pub losses: Losses,
+    /// Whether the losses from before this page was opened are there too.
+    pub is_whole: bool,
+}
+
+/// An alert that is on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fired {
+    /// Which.
+    pub alert: Alert,
+    /// The card's UUID, or none.
+    pub gpu: Option<String>,
+    /// The run, or none.
+    pub run: Option<String>,
+    /// The value that passed the bound.
+    pub value: Option<f64>,
+    /// Since when.
+    pub time_ms: u64,
+}
+
+/// What a message changed, so that only that is drawn anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// The list of cards, the agent's state, or who the agent is.
+    pub rig: bool,
+    /// Readings, ten times a second.
+    pub fast: bool,
+    /// Readings, once a second.
+    pub slow: bool,
+    /// Runs, alerts and what happened.
+    pub events: bool,
+}
+
+impl Changed {
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            rig: self.rig || other.rig,
+            fast: self.fast || other.fast,
+            slow: self.slow || other.slow,
+            events: self.events || other.events,
+        }
+    }
+
+    /// Everything.
+    pub const ALL: Self = Self { rig: true, fast: true, slow: true, events: true };
+}
+
+/// Everything the agent told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rig {
+    /// What the machine is called.
+    pub name: String,
+    /// The agent's version.
+    pub agent: String,
+    /// What this page may do.
+    pub scope: Option<Scope>,
+    /// Driver and history.
+    pub state: Option<State>,
+    /// In the agent's order.
+    pub cards: Vec<Card>,
+    /// The machine around them.
+    pub host: Option<HostSample>,
+    /// Newest first.
+    pub runs: Vec<Watched>,
+    /// What is on.
+    pub fired: Vec<Fired>,
+    /// What happened, newest first.
+    pub log: VecDeque<Event>,
+    /// Telemetry that this page was too slow for.
+    pub n_lost: u64,
+    /// Time of the newest telemetry.
+    pub newest_ms: u64,
+    /// Number of the newest event.
+    newest_event: u64,
+    /// Runs as the agent told them last have all events up to this one in them.
+    folded_event: u64,
+    /// Events that wait for older ones; `None` where nothing was missed.
+    held: Option<Vec<Event>>,
+    /// More of them came than can wait: what was missed has to be asked for anew.
+    pub is_behind: bool,
+}
+
+impl Rig {
+    /// How far this page has come; nothing where it has not begun.
+    pub fn after(&self) -> Option<After> {
+        self.scope?;
+        Some(After { time_ms: self.newest_ms, event: self.newest_event })
+    }
+
+    /// Whether cards are read, so that silence would be strange.
+    pub fn is_fed(&self) -> bool {
+        let ready = self.state.as_ref().is_some_and(|state| matches!(state.driver, DriverState::Ready { .. }));
+        ready && self.cards.iter().any(|card| card.gpu.present)
+    }
+
+    /// Takes a message. `asked` is whether the greeting asked for what was missed.
+    pub fn hear(&mut self, message: ServerMessage, asked: bool) -> Changed {
+        let nothing = Changed::default();
+        match message {
+            ServerMessage::Hello(hello) => {
+                self.greet(*hello, asked);
+                Changed::ALL
+            }
+            ServerMessage::Inventory { gpus } => {
+                self.take_cards(gpus);
+                Changed { rig: true, fast: true, ..nothing }
+            }
+            ServerMessage::State(state) => {
+                self.state = Some(state);
+                Changed { rig: true, ..nothing }
+            }
+            ServerMessage::Telemetry(telemetry) => {
+                self.take_telemetry(&telemetry);
+                Changed { fast: true, ..nothing }
+            }
+            ServerMessage::Slow(slow) => {
+                self.take_slow(slow);
+                Changed { slow: true, ..nothing }
+            }
+            ServerMessage::Event(event) => {
+                match &mut self.held {
+                    Some(held) if held.len() < HELD_MAX => held.push(event),
+                    Some(_) => self.is_behind = true,
+                    None => self.take_event(event),
+                }
+                Changed { events: true, ..nothing }
+            }
+            ServerMessage::Lost { n_messages } => {
+                self.n_lost = self.n_lost.saturating_add(n_messages);
+                Changed { rig: true, ..nothing }
+            }
+            ServerMessage::Past(past) => {
+                self.take_missed(past);
+                Changed::ALL
+            }
+            ServerMessage::Refused(_) => nothing,
+        }
+    }
+
+    fn greet(&mut self, hello: Hello, asked: bool) {
+        // A history that was begun anew counts its events from 1 again.
+        if hello.last_event < self.newest_event {
+            self.newest_event = hello.last_event;
+        }
+        if !asked {
+            self.newest_event = hello.last_event;
+        }
+        (self.name, self.agent, self.scope) = (hello.name, hello.agent, Some(hello.scope));
+        self.folded_event = hello.last_event;
+        self.held = (asked && self.newest_event < hello.last_event).then(Vec::new);
+        self.is_behind = false;
+        self.state = Some(hello.state);
+        self.take_cards(hello.gpus);
+        let mut before = std::mem::take(&mut self.runs);
+        for run in hello.runs.into_iter().take(RUNS_MAX) {
+            let known = before.iter().position(|watched| watched.run.id == run.id).map(|at| before.swap_remove(at));
+            let (losses, is_whole) = known.map_or((Losses::default(), false), |known| (known.losses, known.is_whole));
+            self.runs.push(Watched { run, losses, is_whole });
+        }
+    }
+
+    fn take_cards(&mut self, gpus: Vec<Gpu>) {
+        let mut before = std::mem::take(&mut self.cards);
+        for gpu in gpus.into_iter().take(CARDS_MAX) {
+            // The UUID stays the same over restarts of the agent; the place may not.
+            let known = before.iter().position(|card| card.gpu.uuid == gpu.uuid).map(|at| before.swap_remove(at));
+            let mut card = known.unwrap_or_else(|| Card::new(gpu.clone()));
+            card.gpu = gpu;
+            self.cards.push(card);
+        }
+    }
+
+    fn card_at(&mut self, index: u32) -> Option<&mut Card> {
+        self.cards.iter_mut().find(|card| card.gpu.index == index)
+    }
+
+    /// A card by its UUID.
+    pub fn card(&self, uuid: &str) -> Option<&Card> {
+        self.cards.iter().find(|card| card.gpu.uuid == uuid)
+    }
+
+    fn take_telemetry(&mut self, telemetry: &Telemetry) {
+        self.newest_ms = self.newest_ms.max(telemetry.time_ms);
+        for sample in &telemetry.gpus {
+            if let Some(card) = self.card_at(sample.gpu) {
+                card.take(telemetry.time_ms, sample);
+            }
+        }
+    }
+
+    fn take_slow(&mut self, slow: Slow) {
+        for sample in slow.gpus {
+            if let Some(card) = self.card_at(sample.gpu) {
+                card.slow = Some(sample);
+            }
+        }
+        self.host = Some(slow.host);
+    }
+
+    fn take_missed(&mut self, past: Past) {
+        for telemetry in &past.telemetry {
+            self.take_telemetry(telemetry);
+        }
+        for event in past.events {
+            self.take_event(event);
+        }
+        if let (Some(slow), None) = (past.slow, &self.host) {
+            self.take_slow(slow);
+        }
+        if past.done {
+            for event in self.held.take().into_iter().flatten() {
+                self.take_event(event);
+            }
+        }
+    }
+
+    /// Takes the last two minutes of a card from history, for a page that has just been opened.
+    pub fn take_history(&mut self, history: &History) -> Changed {
+        let Some(card) = self.cards.iter_mut().find(|card| card.gpu.uuid == history.gpu) else {
+            return Changed::default();
+        };
+        for (at, time_ms) in history.times_ms.iter().enumerate() {
+            let mut all = [f32::NAN; N_METRICS];
+            for (value, series) in all.iter_mut().zip(&history.series) {
+                #[expect(clippy::cast_possible_truncation, reason = "finer than a pixel")]
+                let mean = series.mean.get(at).copied().flatten().map(|mean| mean as f32);
+                *value = mean.unwrap_or(f32::NAN);
+            }
+            card.take_past(*time_ms, &all);
+        }
+        Changed { fast: true, ..Changed::default() }
+    }
+
+    /// Takes the losses of a run from its beginning, as its events tell them.
+    pub fn take_losses(&mut self, run: &str, events: &[Event]) -> Changed {
+        if let Some(watched) = self.runs.iter_mut().find(|watched| watched.run.id == run) {
+            let live = std::mem::take(&mut watched.losses);
+            events.iter().for_each(|event| watched.losses.take(&event.what));
+            watched.losses.go_on(live);
+            watched.is_whole = true;
+        }
+        Changed { events: true, ..Changed::default() }
+    }
+
+    fn take_event(&mut self, event: Event) {
+        // Number 0 is of a history that is paused: told at once, and perhaps once more when it is written.
+        if event.id != 0 && event.id <= self.newest_event {
+            return;
+        }
+        self.newest_event = self.newest_event.max(event.id);
+        self.fold(&event);
+        self.fire(&event);
+        if is_told(&event.what) {
+            self.log.push_front(event);
+            self.log.truncate(LOG_MAX);
+        }
+    }
+
+    fn fold(&mut self, event: &Event) {
+        if let What::RunStarted { run } = &event.what
+            && self.runs.iter().all(|watched| watched.run.id != run.id)
+        {
+            self.runs.insert(0, Watched { run: (**run).clone(), losses: Losses::default(), is_whole: true });
+            // The oldest that has ended goes first.
+            if self.runs.len() > RUNS_MAX {
+                let ended = self.runs.iter().rposition(|watched| watched.run.status.has_ended());
+                self.runs.remove(ended.unwrap_or(self.runs.len() - 1));
+            }
+        }
+        let Some(id) = &event.run else { return };
+        if matches!(event.what, What::RunDeleted) {
+            self.runs.retain(|watched| watched.run.id != *id);
+        }
+        let Some(watched) = self.runs.iter_mut().find(|watched| watched.run.id == *id) else { return };
+        watched.losses.take(&event.what);
+        if event.id == 0 || event.id > self.folded_event {
+            watched.run.apply(event.time_ms, &event.what);
+        }
+    }
+
+    fn fire(&mut self, event: &Event) {
+        match &event.what {
+            What::Alert { alert, gpu, value } => {
+                self.fired.retain(|fired| !fired.is(alert, gpu.as_ref(), event.run.as_ref()));
+                let fired = Fired {
+                    alert: *alert,
+                    gpu: gpu.clone(),
+                    run: event.run.clone(),
+                    value: *value,
+                    time_ms: event.time_ms,
+                };
+                self.fired.insert(0, fired);
+                self.fired.truncate(FIRED_MAX);
+            }
+            What::AlertOver { alert, gpu } => {
+                self.fired.retain(|fired| !fired.is(alert, gpu.as_ref(), event.run.as_ref()));
+            }
+            // What an agent that was started again does not know of is not on.
+            What::AgentStarted { .. } => self.fired.clear(),
+            _ => {}
+        }
+    }
+}
+
+impl Fired {
+    fn is(&self, alert: &Alert, gpu: Option<&String>, run: Option<&String>) -> bool {
+        self.alert == *alert && self.gpu.as_ref() == gpu && (gpu.is_some() || self.run.as_ref() == run)
+    }
+}
+
+/// Whether an event has a line among what happened; those that come many times a minute are in the run's curve.
+const fn is_told(what: &What) -> bool {
+    !matches!(
+        what,
+        What::RunIteration(_)
+            | What::RunEvaluation(_)
+            | What::RunConfig { .. }
+            | What::RunParameters { .. }
+            | What::RunPlanned { .. }
+            | What::RunMemory { .. }
+            | What::Unknown
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! A card and its recent past: what its row and its charts are drawn from.
+
+use std::collections::VecDeque;
+
+use headroom_shared::protocol::{
+    gpu::{Gpu, Sample, SlowSample},
+    history::Metric,
+};
+
+/// What a sparkline shows, in the order of a row.
+pub const SPARKS: [Metric; 4] = [Metric::MemoryUsed, Metric::Utilization, Metric::Power, Metric::Temperature];
+/// Time that sparklines can reach back; a page that was away for a moment has all of its minute again.
+pub const RECENT_MS: u64 = 120_000;
+/// Samples of that time at most: ten a second, and a few more where a clock is early.
+const RECENT_SAMPLES_MAX: usize = 1_300;
+/// Width of a point of the hour.
+pub const SECOND_MS: u64 = 1_000;
+/// Points of the hour at most.
+const HOUR_POINTS_MAX: usize = 3_600;
+/// How many metrics a history has.
+pub const N_METRICS: usize = Metric::ALL.len();
+
+/// One moment: NaN where the card gave nothing. Single precision is finer than any pixel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// When.
+    pub time_ms: u64,
+    /// One a metric of [`SPARKS`].
+    pub values: [f32; 4],
+}
+
+/// One second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Second {
+    /// Its beginning.
+    pub time_ms: u64,
+    /// One a metric, in the order of [`Metric::ALL`].
+    pub parts: [Part; N_METRICS],
+}
+
+/// A metric within a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Least.
+    pub min: f32,
+    /// Greatest.
+    pub max: f32,
+    /// Sum.
+    pub sum: f32,
+    /// Of how many.
+    pub n: u16,
+}
+
+impl Part {
+    const NOTHING: Self = Self { min: f32::INFINITY, max: f32::NEG_INFINITY, sum: 0.0, n: 0 };
+
+    fn take(&mut self, value: f32) {
+        if value.is_nan() {
+            return;
+        }
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.sum += value;
+        self.n = self.n.saturating_add(1);
+    }
+
+    /// Least, mean and greatest, where there is anything.
+    pub fn all(&self) -> Option<[f32; 3]> {
+        (self.n > 0).then(|| [self.min, self.sum / f32::from(self.n), self.max])
+    }
+}
+
+/// A card of the rig.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// What it is.
+    pub gpu: Gpu,
+    /// The newest reading.
+    pub sample: Option<Sample>,
+    /// The newest of what is read once a second.
+    pub slow: Option<SlowSample>,
+    /// The last two minutes, oldest first.
+    pub recent: VecDeque<Moment>,
+    /// The last hour, oldest first.
+    pub hour: VecDeque<Second>,
+}
+
+impl Card {
+    /// A card of which nothing is read yet.
+    pub fn new(gpu: Gpu) -> Self {
+        Self { gpu, sample: None, slow: None, recent: VecDeque::new(), hour: VecDeque::new() }
+    }
+
+    /// The memory that programs can have, where it is known.
+    pub fn total_bytes(&self) -> Option<u64> {
+        self.gpu.memory_total_bytes.get().copied().filter(|total| *total > 0)
+    }
+
+    /// Takes a sample; one that is not the newest finds its place, and one that is there already is left out.
+    pub fn take(&mut self, time_ms: u64, sample: &Sample) {
+        let all = Metric::ALL.map(|metric| value(sample, metric));
+        let values = SPARKS.map(|metric| value(sample, metric));
+        let at = self.recent.partition_point(|moment| moment.time_ms < time_ms);
+        if self.recent.get(at).is_some_and(|moment| moment.time_ms == time_ms) {
+            return;
+        }
+        if at == self.recent.len() {
+            self.sample = Some(sample.clone());
+        }
+        self.recent.insert(at, Moment { time_ms, values });
+        let oldest_ms = self.recent.back().map_or(0, |newest| newest.time_ms.saturating_sub(RECENT_MS));
+        while self.recent.len() > RECENT_SAMPLES_MAX || self.recent.front().is_some_and(|m| m.time_ms < oldest_ms) {
+            self.recent.pop_front();
+        }
+        self.count(time_ms, &all);
+    }
+
+    /// Takes a second of history, where samples are not there.
+    pub fn take_past(&mut self, time_ms: u64, all: &[f32; N_METRICS]) {
+        let at = self.recent.partition_point(|moment| moment.time_ms < time_ms);
+        let next = self.recent.get(at).map(|moment| moment.time_ms);
+        // Samples are finer; history only goes before them.
+        if next.is_some_and(|next| next < time_ms.saturating_add(SECOND_MS)) || self.recent.len() >= RECENT_SAMPLES_MAX
+        {
+            return;
+        }
+        let place = |metric| Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
+        self.recent.insert(at, Moment { time_ms, values: SPARKS.map(|metric| all[place(metric)]) });
+    }
+
+    fn count(&mut self, time_ms: u64, all: &[f32; N_METRICS]) {
+        let time_ms = time_ms - time_ms % SECOND_MS;
+        let at = self.hour.partition_point(|second| second.time_ms < time_ms);
+        if self.hour.get(at).is_none_or(|second| second.time_ms != time_ms) {
+            self.hour.insert(at, Second { time_ms, parts: [Part::NOTHING; N_METRICS] });
+        }
+        if let Some(second) = self.hour.get_mut(at) {
+            second.parts.iter_mut().zip(all).for_each(|(part, value)| part.take(*value));
+        }
+        while self.hour.len() > HOUR_POINTS_MAX {
+            self.hour.pop_front();
+        }
+    }
+}
+
+/// A metric of a sample, NaN where it is missing.
+fn value(sample: &Sample, metric: Metric) -> f32 {
+    let whole = |reading: &headroom_shared::protocol::reading::Reading<u64>| reading.get().map(|value| *value as f32);
+    #[expect(clippy::cast_possible_truncation, reason = "watts to seven digits")]
+    let power = sample.power_watts.get().map(|watts| *watts as f32);
+    let value = match metric {
+        Metric::MemoryUsed => whole(&sample.memory_used_bytes),
+        Metric::Utilization => whole(&sample.utilization_percent),
+        Metric::MemoryUtilization => whole(&sample.memory_utilization_percent),
+        Metric::Power => power,
+        Metric::Temperature => whole(&sample.temperature_celsius),
+        Metric::ClockSm => whole(&sample.clock_sm_mhz),
+        Metric::ClockMemory => whole(&sample.clock_memory_mhz),
+    };
+    value.filter(|value| value.is_finite()).unwrap_or(f32::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::rig::sample::{gpu, sample};
+
+    const T: u64 = 1_795_000_000_000;
+
+    #[test]
+    fn a_day_at_ten_a_second_takes_no_more_than_an_hour() {
+        let mut card = Card::new(gpu(0));
+        // Every hundredth of a day's samples would do for the hour; two hours of all of them fill every bound.
+        for tick in 0..72_000_u64 {
+            card.take(T + tick * 100, &sample(0, tick % 97));
+        }
+        assert!(card.recent.len() <= RECENT_SAMPLES_MAX, "{}", card.recent.len());
+        assert_eq!(card.recent.front().map(|moment| moment.time_ms), Some(T + 71_999 * 100 - RECENT_MS));
+        assert_eq!(card.hour.len(), HOUR_POINTS_MAX);
+        assert_eq!(card.hour.back().and_then(|second| second.parts[1].all()).map(|all| all[0] <= all[2]), Some(true));
+    }
+
+    #[test]
+    fn what_was_missed_finds_its_place_and_nothing_is_counted_twice() {
+        let mut card = Card::new(gpu(0));
+        for tick in [0, 1, 2, 8, 9, 3, 4, 5, 6, 7, 7, 9] {
+            card.take(T + tick * 100, &sample(0, tick));
+        }
+        let times: Vec<u64> = card.recent.iter().map(|moment| (moment.time_ms - T) / 100).collect();
+        assert_eq!(times, (0..10).collect::<Vec<_>>());
+        assert_eq!(card.hour.len(), 1);
+        assert_eq!(card.hour[0].parts[1].n, 10);
+        assert_eq!(card.hour[0].parts[1].all(), Some([0.0, 4.5, 9.0]));
+        let newest = card.sample.expect("a sample").utilization_percent;
+        assert_eq!(newest.get(), Some(&9), "the newest reading is the newest in time");
+    }
+
+    #[test]
+    fn history_goes_before_samples_and_never_between_them() {
+        let mut card = Card::new(gpu(0));
+        card.take(T, &sample(0, 50));
+        card.take(T + 100, &sample(0, 51));
+        for second in [3, 2, 1, 0] {
+            card.take_past(T - second * SECOND_MS, &[1.0; N_METRICS]);
+        }
+        assert_eq!(card.recent.len(), 5, "{:?}", card.recent);
+        assert!(card.recent.iter().is_sorted_by_key(|moment| moment.time_ms));
+    }
+
+    #[test]
+    fn a_missing_reading_is_no_zero() {
+        let mut card = Card::new(gpu(0));
+        let mut missing = sample(0, 50);
+        missing.power_watts =
+            headroom_shared::protocol::reading::Reading::missing(headroom_shared::protocol::reading::Why::NotSupported);
+        card.take(T, &missing);
+        assert!(card.recent[0].values[2].is_nan());
+        assert_eq!(card.hour[0].parts[3].all(), None);
+    }
+}

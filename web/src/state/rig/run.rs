@@ -1,0 +1,208 @@
+//! What a run's panel says: how it stands, how fast it is, when it is done, and what it costs.
+
+use headroom_shared::{
+    decimal,
+    protocol::{
+        alert::Settings,
+        history::{History, Metric},
+        run::{Run, RunStatus},
+    },
+};
+
+use super::{
+    Rig, Watched,
+    words::{duration, value, with_unit},
+};
+use crate::{
+    state::format,
+    text::{self, Key, say, t},
+};
+
+const JOULES_PER_KWH: f64 = 3_600_000.0;
+
+/// A line of a panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// What it is.
+    pub name: Key,
+    /// How much.
+    pub value: String,
+    /// What is to be known of it; empty where nothing is.
+    pub note: String,
+}
+
+/// The run to show where none was chosen: the newest that goes on, else the newest.
+pub fn current(rig: &Rig) -> Option<&Watched> {
+    rig.runs.iter().find(|watched| !watched.run.status.has_ended()).or_else(|| rig.runs.first())
+}
+
+/// How a run stands.
+pub fn status(status: RunStatus) -> String {
+    match status {
+        RunStatus::Running => t(text::RIG_RUNNING).to_owned(),
+        RunStatus::Stalled { .. } => t(text::RIG_STALLED).to_owned(),
+        RunStatus::Exited { code: 0 } => t(text::RIG_DONE).to_owned(),
+        RunStatus::Exited { code } => say(&text::rig_exited(code.to_string())),
+        RunStatus::Killed { signal } => say(&text::rig_killed(signal.to_string())),
+        RunStatus::Lost => t(text::RIG_RUN_LOST).to_owned(),
+    }
+}
+
+/// A name for the look of a run that stands so.
+pub const fn look(run: &Run) -> &'static str {
+    match run.status {
+        RunStatus::Running => "live",
+        RunStatus::Stalled { .. } => "stale",
+        RunStatus::Exited { code: 0 } => "done",
+        _ => "failed",
+    }
+}
+
+/// How much of a run is done, from 0 to 1.
+pub fn share_done(run: &Run) -> Option<f64> {
+    let (last, max) = (run.last?.iter, run.max_iters.filter(|max| *max > 0)?);
+    Some((last as f64 / max as f64).min(1.0))
+}
+
+/// Time until the last iteration, at the newest one's pace.
+pub fn left_ms(run: &Run) -> Option<u64> {
+    if run.status.has_ended() {
+        return None;
+    }
+    let (last, max) = (run.last?, run.max_iters?);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    let left_ms = (max.saturating_sub(last.iter) as f64 * last.time_ms.max(0.0)) as u64;
+    Some(left_ms)
+}
+
+/// What a card took over a history, in joules: its mean power over the times that were recorded.
+pub fn joules(history: &History) -> Option<f64> {
+    let power = Metric::ALL.iter().position(|metric| *metric == Metric::Power)?;
+    let watts: Vec<f64> = history.series.get(power)?.mean.iter().flatten().copied().collect();
+    let seconds = history.step_ms as f64 / 1000.0;
+    (!watts.is_empty()).then(|| watts.iter().sum::<f64>() * seconds)
+}
+
+/// What a run took: as its watcher counted it, else what its cards' history comes to.
+fn energy(run: &Run, counted_joules: Option<f64>) -> Option<(f64, bool)> {
+    run.energy_joules.map(|joules| (joules, true)).or_else(|| Some((counted_joules?, false)))
+}
+
+/// The facts of a run. `counted_joules` is what its cards' history comes to so far.
+pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms: u64) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |name, value: String, note: String| facts.push(Fact { name, value, note });
+    if let Some(last) = &run.last {
+        let of = run.max_iters.map_or_else(
+            || format::grouped(last.iter),
+            |max| say(&text::rig_of(format::grouped(last.iter), format::grouped(max))),
+        );
+        add(text::RIG_ITERATION, of, String::new());
+        let loss = last.loss.map_or_else(|| t(text::RIG_NO_LOSS).to_owned(), loss);
+        add(text::RIG_LOSS, loss, String::new());
+        if let Some(tokens) = last.tokens_per_second {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+            let tokens = format::grouped(tokens.max(0.0) as u64);
+            add(text::RIG_TOKENS, tokens, String::new());
+        }
+        match (last.mfu_percent, last.mfu_printed_percent) {
+            (Some(mfu), printed) => {
+                let note =
+                    printed.map(|printed| say(&text::rig_mfu_printed(value(printed, 1, "%")))).unwrap_or_default();
+                add(text::RIG_MFU, value(mfu, 1, "%"), note);
+            }
+            (None, Some(printed)) => add(text::RIG_MFU, value(printed, 1, "%"), t(text::RIG_MFU_OF_A100).to_owned()),
+            (None, None) => {}
+        }
+    }
+    if let Some(evaluation) = &run.last_evaluation
+        && let Some(val) = evaluation.val_loss
+    {
+        add(text::RIG_VAL_LOSS, loss(val), say(&text::rig_at_iteration(format::grouped(evaluation.iter))));
+    }
+    if let Some(left_ms) = left_ms(run) {
+        add(text::RIG_TIME_LEFT, format!("≈{}{}", super::words::BLANK, duration(left_ms)), String::new());
+    }
+    let end_ms = run.ended_ms.unwrap_or(now_ms);
+    add(text::RIG_DURATION, duration(end_ms.saturating_sub(run.started_ms)), String::new());
+    if let Some(peak) = run.gpu_memory_peak_bytes {
+        let note =
+            run.plan.as_ref().map(|plan| say(&text::rig_planned(format::size(plan.peak_bytes)))).unwrap_or_default();
+        add(text::RIG_PEAK, format::size(peak), note);
+    }
+    if let Some((joules, is_counted)) = energy(run, counted_joules) {
+        let about = if is_counted { String::new() } else { format!("≈{}", super::words::BLANK) };
+        let kwh = joules / JOULES_PER_KWH;
+        let energy = format!("{about}{}", value(kwh, if kwh < 1.0 { 3 } else { 2 }, "kWh"));
+        let joules = if joules < 1e6 { value(joules / 1e3, 1, "kJ") } else { value(joules / 1e6, 2, "MJ") };
+        add(text::RIG_ENERGY, energy, joules);
+        if let Some(price) = settings.price_per_kwh.filter(|price| price.is_finite() && *price >= 0.0) {
+            let cost = with_unit(&decimal::fixed(kwh * price, 2), &settings.currency);
+            add(text::RIG_COST, format!("{about}{cost}"), String::new());
+        }
+    }
+    facts
+}
+
+/// A loss, to four decimals as nanoGPT prints it.
+pub fn loss(loss: f64) -> String {
+    let sign = if loss < 0.0 { "−" } else { "" };
+    format!("{sign}{}", text::table().number(&decimal::fixed(loss.abs(), 4)))
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::protocol::history::Series;
+
+    use super::*;
+    use crate::state::rig::sample::{T, iteration, run};
+
+    fn found(facts: &[Fact], name: Key) -> String {
+        let fact = facts.iter().find(|fact| fact.name == name);
+        fact.map(|fact| fact.value.replace('\u{a0}', " ")).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_run_says_how_fast_it_is_and_when_it_is_done() {
+        let mut run = run("a");
+        run.last = Some(iteration(400, 2.0625));
+        let facts = facts(&run, &Settings::default(), None, T + 40_000);
+        for (name, expected) in [
+            (text::RIG_ITERATION, "400 of 1,000"),
+            (text::RIG_LOSS, "2.0625"),
+            (text::RIG_TOKENS, "81,920"),
+            (text::RIG_MFU, "23.5 %"),
+            (text::RIG_TIME_LEFT, "≈ 1 min 0 s"),
+            (text::RIG_DURATION, "40 s"),
+            (text::RIG_ENERGY, ""),
+        ] {
+            assert_eq!(found(&facts, name), expected);
+        }
+        assert_eq!(share_done(&run), Some(0.4));
+    }
+
+    #[test]
+    fn a_loss_that_is_none_is_said_and_no_zero() {
+        let mut run = run("a");
+        run.last = Some(iteration(1, 0.0));
+        run.last.as_mut().expect("a line").loss = None;
+        assert_eq!(found(&facts(&run, &Settings::default(), None, T), text::RIG_LOSS), t(text::RIG_NO_LOSS));
+    }
+
+    #[test]
+    fn energy_costs_what_the_owner_says() {
+        let mut run = run("a");
+        let settings = Settings { price_per_kwh: Some(0.5), currency: "€".to_owned(), ..Settings::default() };
+        let mut series = vec![Series::default(); 7];
+        series[3].mean = vec![Some(200.0), None, Some(400.0)];
+        let history =
+            History { gpu: String::new(), from_ms: 0, to_ms: 0, step_ms: 10_000, times_ms: vec![0, 1, 2], series };
+        assert_eq!(joules(&history), Some(6000.0));
+        let so_far = facts(&run, &settings, Some(7_200_000.0), T);
+        assert_eq!(found(&so_far, text::RIG_ENERGY), "≈ 2.00 kWh");
+        assert_eq!(found(&so_far, text::RIG_COST), "≈ 1.00 €");
+        run.energy_joules = Some(360_000.0);
+        assert_eq!(found(&facts(&run, &settings, Some(1.0), T), text::RIG_ENERGY), "0.100 kWh");
+        assert_eq!(found(&facts(&run, &Settings::default(), None, T), text::RIG_COST), "");
+    }
+}

@@ -1,0 +1,167 @@
+//! What the page makes of what the agent tells.
+
+use headroom_shared::protocol::{
+    reading::Reading,
+    run::{Evaluation, RunStatus},
+};
+
+use super::{
+    sample::{T, hello, iteration, run, telemetry},
+    *,
+};
+
+fn event(id: u64, what: What) -> Event {
+    Event { id, time_ms: T + id, run: Some("a".to_owned()), what }
+}
+
+fn printed(id: u64, iter: u64) -> ServerMessage {
+    ServerMessage::Event(event(id, What::RunIteration(iteration(iter, 3.0))))
+}
+
+fn greeted(last_event: u64) -> Rig {
+    let mut rig = Rig::default();
+    assert_eq!(rig.after(), None, "a new page has missed nothing");
+    rig.hear(ServerMessage::Hello(Box::new(hello(2, vec![run("a")], last_event))), false);
+    rig
+}
+
+#[test]
+fn readings_go_to_their_cards() {
+    let mut rig = greeted(0);
+    assert!(rig.is_fed());
+    let changed = rig.hear(ServerMessage::Telemetry(telemetry(7)), false);
+    assert_eq!(changed, Changed { fast: true, ..Changed::default() });
+    assert!(rig.cards[0].sample.is_some() && rig.cards[1].sample.is_none());
+    assert_eq!(rig.after(), Some(After { time_ms: T + 700, event: 0 }));
+}
+
+#[test]
+fn what_was_missed_comes_before_what_came_meanwhile() {
+    let mut rig = greeted(10);
+    rig.hear(printed(11, 1), false);
+    let mut again = hello(2, vec![run("a")], 20);
+    again.runs[0].last = Some(iteration(10, 2.0));
+    rig.hear(ServerMessage::Hello(Box::new(again)), true);
+    assert_eq!(rig.after().map(|after| after.event), Some(11));
+    rig.hear(printed(21, 11), true);
+    let missed = (12..=20).map(|id| event(id, What::RunIteration(iteration(id - 10, 2.5)))).collect();
+    let past = Past { events: missed, done: true, telemetry: vec![telemetry(1), telemetry(2)], ..Past::default() };
+    rig.hear(ServerMessage::Past(past), true);
+    let iters: Vec<f64> = rig.runs[0].losses.iterations.points().map(|point| point.0).collect();
+    assert_eq!(iters, (1..=11).map(f64::from).collect::<Vec<_>>());
+    // Told twice, taken once; and the run is not folded back to what it was on the way.
+    rig.hear(printed(15, 5), true);
+    assert_eq!(rig.runs[0].run.last.map(|last| last.iter), Some(11));
+    assert_eq!(rig.after(), Some(After { time_ms: T + 200, event: 21 }));
+    assert_eq!(rig.cards[0].recent.len(), 2);
+}
+
+#[test]
+fn a_history_that_begins_anew_is_followed() {
+    let mut rig = greeted(500);
+    rig.hear(ServerMessage::Hello(Box::new(hello(1, vec![run("a")], 3))), true);
+    rig.hear(printed(4, 1), true);
+    assert_eq!(rig.after().map(|after| after.event), Some(4));
+    assert_eq!(rig.runs[0].run.last.map(|last| last.iter), Some(1));
+}
+
+#[test]
+fn cards_keep_their_past_by_their_uuid_wherever_they_stand() {
+    let mut rig = greeted(0);
+    rig.hear(ServerMessage::Telemetry(telemetry(1)), false);
+    let mut swapped: Vec<Gpu> = rig.cards.iter().rev().map(|card| card.gpu.clone()).collect();
+    swapped.iter_mut().zip(0..).for_each(|(gpu, index)| gpu.index = index);
+    rig.hear(ServerMessage::Inventory { gpus: swapped }, false);
+    assert_eq!((rig.cards[1].gpu.uuid.as_str(), rig.cards[1].recent.len()), ("GPU-0", 1));
+    rig.hear(ServerMessage::Telemetry(telemetry(2)), false);
+    assert_eq!(rig.cards[0].recent.len(), 1, "samples follow the new places");
+}
+
+#[test]
+fn a_run_is_folded_and_its_losses_from_before_are_put_in_front() {
+    let mut rig = greeted(10);
+    rig.hear(printed(11, 300), false);
+    let before: Vec<Event> = (1..=10)
+        .map(|id| event(id, What::RunIteration(iteration(id * 20, 4.0))))
+        .chain([event(11, What::RunIteration(iteration(300, 3.0)))])
+        .chain([event(12, What::RunEvaluation(Evaluation { iter: 250, train_loss: Some(2.0), val_loss: Some(2.1) }))])
+        .collect();
+    rig.take_losses("a", &before);
+    assert!(rig.runs[0].is_whole);
+    let iters: Vec<f64> = rig.runs[0].losses.iterations.points().map(|point| point.0).collect();
+    assert_eq!((iters.len(), iters[0], iters[10]), (11, 20.0, 300.0));
+    assert_eq!(rig.runs[0].losses.val.points().count(), 1);
+    let ended = What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: Some(3600.0) };
+    rig.hear(ServerMessage::Event(event(12, ended)), false);
+    assert_eq!(rig.runs[0].run.ended_ms, Some(T + 12));
+    rig.hear(ServerMessage::Event(event(13, What::RunDeleted)), false);
+    assert!(rig.runs.is_empty());
+}
+
+#[test]
+fn alerts_are_on_until_they_are_over() {
+    let mut rig = greeted(0);
+    let alert = Alert::TemperatureAbove { celsius: 85 };
+    let gpu = Some("GPU-0".to_owned());
+    let on = |id, gpu: &Option<String>| Event {
+        id,
+        time_ms: T,
+        run: None,
+        what: What::Alert { alert, gpu: gpu.clone(), value: Some(86.0) },
+    };
+    rig.hear(ServerMessage::Event(on(1, &gpu)), false);
+    rig.hear(ServerMessage::Event(on(2, &Some("GPU-1".to_owned()))), false);
+    rig.hear(ServerMessage::Event(on(3, &gpu)), false);
+    assert_eq!(rig.fired.len(), 2, "the same alert is on once");
+    let over = Event { id: 4, time_ms: T, run: None, what: What::AlertOver { alert, gpu } };
+    rig.hear(ServerMessage::Event(over), false);
+    assert_eq!(rig.fired.len(), 1);
+    assert_eq!(rig.log.len(), 4);
+}
+
+#[test]
+fn a_day_of_events_stays_within_its_bounds() {
+    let mut rig = greeted(0);
+    for id in 1..=60_000 {
+        rig.hear(printed(id, id), false);
+        let lost = What::CardLost { gpu: "GPU-0".to_owned() };
+        if id % 100 == 0 {
+            rig.hear(ServerMessage::Event(Event { id: 0, time_ms: T, run: None, what: lost }), false);
+        }
+    }
+    for n in 0..2 * RUNS_MAX as u64 {
+        let mut other = run(&n.to_string());
+        other.status = RunStatus::Exited { code: 0 };
+        let started = What::RunStarted { run: Box::new(other) };
+        let started = Event { run: Some(n.to_string()), ..event(60_001 + n, started) };
+        rig.hear(ServerMessage::Event(started), false);
+    }
+    assert_eq!((rig.log.len(), rig.runs.len()), (LOG_MAX, RUNS_MAX));
+    let going = rig.runs.iter().find(|watched| watched.run.id == "a").expect("a run that goes on stays");
+    assert!(going.losses.iterations.points().count() <= losses::POINTS_MAX + 1);
+}
+
+#[test]
+fn silence_means_something_only_where_cards_are_read() {
+    let mut rig = greeted(0);
+    let mut state = rig.state.clone().expect("a state");
+    state.driver = DriverState::NoLibrary;
+    rig.hear(ServerMessage::State(state), false);
+    assert!(!rig.is_fed());
+}
+
+#[test]
+fn the_past_fills_the_minute_of_a_page_that_has_just_been_opened() {
+    let mut rig = greeted(0);
+    rig.hear(ServerMessage::Telemetry(telemetry(600)), false);
+    let series = vec![
+        headroom_shared::protocol::history::Series { mean: vec![Some(5.0), None], ..Default::default() };
+        N_METRICS
+    ];
+    let times_ms = vec![T + 10_000, T + 11_000];
+    let history = History { gpu: "GPU-0".to_owned(), from_ms: T, to_ms: T + 60_000, step_ms: 1000, times_ms, series };
+    assert!(rig.take_history(&history).fast);
+    assert_eq!(rig.cards[0].recent.len(), 3);
+    assert!(rig.cards[0].recent[1].values[0].is_nan());
+    assert!(matches!(rig.cards[0].sample.as_ref().map(|sample| &sample.utilization_percent), Some(Reading::Is(0))));
+}
