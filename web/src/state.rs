@@ -16,6 +16,7 @@ pub mod format;
 pub mod json;
 pub mod places;
 pub mod presets;
+pub mod rig_charts;
 pub mod session;
 pub mod share;
 pub mod snippet;
