@@ -16,5 +16,6 @@ pub mod more;
 pub mod notice;
 pub mod phases;
 pub mod problems;
+pub mod rig_charts;
 pub mod tensors;
 pub mod verdict;
