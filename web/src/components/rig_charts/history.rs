@@ -148,8 +148,9 @@ pub fn HistoryChart(
     // Once a second, and when there are other cards to ask for: the time and the list come from outside.
     let second = Memo::new(move |_| newest_ms.get() / 1000);
     Effect::new(move || {
-        second.track();
-        gpus.track();
+        // Read and not only tracked: a memo that nobody reads follows nothing.
+        second.get();
+        gpus.with(|_| ());
         shown.ask();
     });
     let kind = Memo::new(move |_| charted.with(|charted| charted.kind));
@@ -257,8 +258,9 @@ fn Words(shown: Shown) -> impl IntoView {
             None => charted.summary(gpus, newest_ms, ZONE),
         })
     });
+    let is_double = move || shown.charted.with(|charted| charted.kind.metrics().len() > 1);
     view! {
-        <p class="rig-chart__said" data-testid="history-said">
+        <p class="rig-chart__said" class:rig-chart__said--two=flag(is_double) data-testid="history-said">
             {part(move || {
                 let Said { when, values } = said.get();
                 let values = values.into_iter().enumerate().map(|(index, value)| view! {
@@ -294,7 +296,10 @@ fn Notes(shown: Shown, paused: Signal<Option<String>>) -> impl IntoView {
                     (None, Some(reason)) => view! {
                         <span class="rig-chart__warning">{reason}</span>
                     }.into_any(),
-                    (None, None) => view! { <span class="rig-chart__hint">{t(text::HISTORY_HINT)}</span> }.into_any(),
+                    (None, None) => view! {
+                        <span class="rig-chart__hint">{t(text::HISTORY_HINT)}</span>" "
+                        <span class="rig-chart__hint rig-chart__hint--wheel">{t(text::HISTORY_HINT_WHEEL)}</span>
+                    }.into_any(),
                 })}
             </p>
         </div>

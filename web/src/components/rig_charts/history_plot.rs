@@ -156,14 +156,22 @@ fn Drawing(shown: Shown) -> impl IntoView {
             grid(&ys, &xs)
         })
     };
-    let limits = move || plot.with(|plot| grid(&plot.limits.iter().map(|limit| limit.y).collect::<Vec<_>>(), &[]));
+    let limits = move |is_planned: bool| {
+        words(move || {
+            plot.with(|plot| {
+                let ys = plot.limits.iter().filter(|limit| limit.is_planned == is_planned).map(|limit| limit.y);
+                grid(&ys.collect::<Vec<_>>(), &[])
+            })
+        })
+    };
     view! {
         <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
             <path class="rig-chart__grid" d=words(lines) />
             {(0..N_LINES).rev().map(|index| view! {
                 <path class=format!("rig-chart__band rig-chart__band--{index}") d=path(index, |line| &line.band) />
             }).collect_view()}
-            <path class="rig-chart__limit" d=words(limits) />
+            <path class="rig-chart__limit" d=limits(false) />
+            <path class="rig-chart__limit rig-chart__limit--planned" d=limits(true) />
             {(0..N_LINES).rev().map(|index| view! {
                 <path class=format!("rig-chart__line rig-chart__line--{index}") d=path(index, |line| &line.line) />
             }).collect_view()}
@@ -176,9 +184,9 @@ fn Drawing(shown: Shown) -> impl IntoView {
 fn Limits(shown: Shown) -> impl IntoView {
     view! {
         <div class="rig-chart__words" aria-hidden="true">
-            {part(move || shown.plot.with(|plot| plot.limits.clone()).into_iter().enumerate().map(|(index, limit)| view! {
-                // The second at the other side, where they would stand on each other.
-                <span class="rig-chart__bound" class:rig-chart__bound--right={index > 0} style:top=percent(limit.y)>
+            {part(move || shown.plot.with(|plot| plot.limits.clone()).into_iter().map(|limit| view! {
+                // The plan's above its line and at the other side, where it covers neither the card's nor what is drawn.
+                <span class="rig-chart__bound" class:rig-chart__bound--planned=limit.is_planned style:top=percent(limit.y)>
                     {t(limit.name)} " " {limit.words}
                 </span>
             }).collect_view())}

@@ -36,7 +36,8 @@ fn paced(losses: Signal<Losses>) -> RwSignal<u32> {
         let _ = drawing.try_update(|drawing| *drawing = drawing.wrapping_add(1));
     };
     Effect::new(move || {
-        losses.track();
+        // Read and not only tracked: a memo that nobody reads follows nothing.
+        losses.with(|_| ());
         let wait_ms = drawn_at_ms.get_value() + DRAW_MS - browser::now_millis();
         if is_due.get_value() {
             return;
@@ -99,7 +100,7 @@ pub fn LossChart(
                 })}
             </p>
             <div class="rig-chart__frame">
-                <Levels levels=Signal::derive(move || plot.with(|plot| plot.scale.levels().to_vec())) />
+                <Levels levels=Signal::derive(move || plot.with(|plot| plot.levels.clone())) />
                 <Plot plot node pointed read=Signal::derive(move || read.get()) summary />
                 <Ticks ticks=Signal::derive(move || plot.with(|plot| {
                     plot.ticks.iter().map(|(x, label)| (*x, label.clone(), false)).collect()
@@ -152,7 +153,7 @@ fn Plot(
     let path = move |of: fn(&LossPlot) -> &str| words(move || plot.with(|plot| of(plot).to_owned()));
     let lines = move || {
         plot.with(|plot| {
-            let ys: Vec<f64> = plot.scale.levels().iter().map(|level| level.0).collect();
+            let ys: Vec<f64> = plot.levels.iter().map(|level| level.0).collect();
             let xs: Vec<f64> = plot.ticks.iter().map(|tick| tick.0).filter(|x| *x > 0.0).collect();
             grid(&ys, &xs)
         })

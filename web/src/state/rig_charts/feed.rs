@@ -176,10 +176,9 @@ impl Feed {
 }
 
 impl Wanted {
-    /// The range to ask for. One that follows ends at a whole point, so that points do not shift within themselves.
+    /// The range to ask for, to a whole second.
     pub fn range(&self, newest_ms: u64) -> Range {
-        let align_ms = (self.window.span_ms / self.n_points.max(1)).max(1000);
-        self.window.range(newest_ms.div_ceil(align_ms).saturating_mul(align_ms))
+        self.window.range(newest_ms.div_ceil(1000).saturating_mul(1000))
     }
 }
 
@@ -224,10 +223,9 @@ mod tests {
         let mut feed = Feed::default();
         let of_card = Wanted { gpu: "MIG-GPU-1/7&x=ü".to_owned(), ..hour() };
         let ask = feed.ask(&of_card, NOW, 0.0).expect("nothing is there");
-        // Six seconds a point: the end is the next whole six.
         assert_eq!(
             ask.path(),
-            "/api/history?gpu=MIG-GPU-1%2F7%26x%3D%C3%BC&from_ms=1794996402000&to_ms=1795000002000&points=600"
+            "/api/history?gpu=MIG-GPU-1%2F7%26x%3D%C3%BC&from_ms=1794996401000&to_ms=1795000001000&points=600"
         );
     }
 

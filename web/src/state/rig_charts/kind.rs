@@ -43,6 +43,8 @@ pub struct Bound {
     pub value: f64,
     /// What it is.
     pub name: Key,
+    /// Whether a plan says so, and not the card.
+    pub is_planned: bool,
 }
 
 impl Kind {
@@ -93,7 +95,9 @@ impl Kind {
 
     /// The lines that a card's readings stay below.
     pub fn bounds(self, gpu: &Gpu, planned_bytes: Option<u64>) -> Vec<Bound> {
-        let bound = |value: Option<f64>, name: Key| value.map(|value| Bound { value, name });
+        let bound = |value: Option<f64>, name: Key| {
+            value.map(|value| Bound { value, name, is_planned: name == text::HISTORY_BOUND_PLAN })
+        };
         let bounds = match self {
             Self::Memory => [
                 bound(gpu.memory_total_bytes.get().map(|bytes| *bytes as f64), text::HISTORY_BOUND_MEMORY),
@@ -153,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_bound_far_above_the_readings_does_not_press_them_flat() {
-        let bound = Bound { value: 700.0, name: text::HISTORY_BOUND_POWER };
+        let bound = Bound { value: 700.0, name: text::HISTORY_BOUND_POWER, is_planned: false };
         let (scale, shown) = Kind::Power.scale(60.0, 80.0, &[bound]);
         assert!(shown.is_empty() && scale.high < 100.0);
         let (scale, shown) = Kind::Power.scale(60.0, 400.0, &[bound]);
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_whole_of_a_cards_memory_is_always_shown() {
-        let bound = Bound { value: 80.0 * GIB as f64, name: text::HISTORY_BOUND_MEMORY };
+        let bound = Bound { value: 80.0 * GIB as f64, name: text::HISTORY_BOUND_MEMORY, is_planned: false };
         let (scale, shown) = Kind::Memory.scale(0.0, GIB as f64, &[bound]);
         assert!(shown == [bound] && scale.y(bound.value) > 0.0);
     }

@@ -3,11 +3,12 @@
 use super::scale::{Scale, number, round_step};
 use crate::text;
 
-/// Losses that span such a ratio are drawn logarithmically: from scratch to a good model is about four, which is linear.
-const LOG_RATIO: f64 = 12.0;
+/// Losses that span such a ratio are drawn logarithmically. From scratch to a good model is about four, and a linear axis
+/// would spend most of its height on the first few hundred iterations.
+const LOG_RATIO: f64 = 3.0;
 /// Room above and below the curve, as a share of what it spans.
 const ROOM_SHARE: f64 = 0.05;
-/// Logarithmic levels at most; more than that, and only powers of ten have one.
+/// Logarithmic levels at most, but for losses over so many powers of ten that these alone are more.
 const LOG_LEVELS_MAX: usize = 7;
 /// The axis reaches to where the run is to end once this share of it is done; before, the curve would be a speck.
 const WHOLE_SHARE: f64 = 0.2;
@@ -66,8 +67,15 @@ fn log_levels(scale: &Scale) -> Vec<(f64, String)> {
         }
         levels
     };
-    let fine = of(&[1.0, 2.0, 5.0]);
-    if fine.len() <= LOG_LEVELS_MAX { fine } else { of(&[1.0]) }
+    let choices: [&[f64]; 4] = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0], &[1.0, 2.0, 3.0, 5.0], &[1.0, 2.0, 5.0], &[1.0]];
+    let mut levels = Vec::new();
+    for factors in choices {
+        levels = of(factors);
+        if levels.len() <= LOG_LEVELS_MAX {
+            break;
+        }
+    }
+    levels
 }
 
 /// The axis of iterations.
@@ -149,10 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn losses_from_scratch_are_linear_and_a_wide_span_is_logarithmic() {
+    fn a_late_run_is_linear_and_one_from_scratch_is_logarithmic() {
+        let late = LossScale::new(2.9, 4.1);
+        assert!(!late.is_log);
+        assert_eq!(words(late.levels()), ["3.0", "3.5", "4.0"]);
         let scratch = LossScale::new(2.9, 10.9);
-        assert!(!scratch.is_log);
-        assert_eq!(words(scratch.levels()), ["4", "6", "8", "10"]);
+        assert!(scratch.is_log);
+        assert_eq!(words(scratch.levels()), ["3", "4", "5", "6", "8", "10"]);
         let overfitted = LossScale::new(0.05, 4.2);
         assert!(overfitted.is_log);
         assert_eq!(words(overfitted.levels()), ["0.05", "0.1", "0.2", "0.5", "1", "2", "5"]);

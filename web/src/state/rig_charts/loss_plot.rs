@@ -35,6 +35,8 @@ pub struct LossPlot {
     pub marks: Vec<f64>,
     /// The upright axis.
     pub scale: LossScale,
+    /// Its lines: share of the height from the top, and what stands there.
+    pub levels: Vec<(f64, String)>,
     /// Iterations along the bottom: share of the width, and what stands there.
     pub ticks: Vec<(f64, String)>,
     /// The axis itself.
@@ -77,7 +79,9 @@ impl LossPlot {
                 path.text()
             }),
             marks: marks(iterations, &axis),
-            ticks: axis.ticks(width_px),
+            // Without a run there is nothing to measure by.
+            ticks: if losses.newest().is_some() { axis.ticks(width_px) } else { vec![] },
+            levels: if ends.is_some() { scale.levels().to_vec() } else { vec![] },
             is_empty: losses.newest().is_none(),
             scale,
             axis,

@@ -47,6 +47,8 @@ pub struct Limit {
     pub name: Key,
     /// Its value.
     pub words: String,
+    /// Whether it is the plan's and not the card's.
+    pub is_planned: bool,
 }
 
 /// Everything that is drawn.
@@ -83,6 +85,7 @@ impl Plot {
             y: scale.y(bound.value),
             name: bound.name,
             words: kind.words(bound.value),
+            is_planned: bound.is_planned,
         });
         Self {
             lines: all.iter().map(|stretches| line(stretches, &scale)).collect(),
