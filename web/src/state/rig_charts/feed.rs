@@ -185,11 +185,11 @@ impl Wanted {
 /// A history of that card; nothing where it is none, or more than was to be expected.
 fn read(json: &str, gpu: &str) -> Option<History> {
     // Two more than are asked for: points that begin before the range and end after it.
-    const POINTS_READ_MAX: usize = POINTS_MAX as usize + 2;
+    const POINTS_READ_MAX: u64 = POINTS_MAX + 2;
     let history: History = serde_json::from_str(json).ok()?;
     let ascends = history.times_ms.windows(2).all(|two| two[0] < two[1]);
     let is_whole = ascends && history.step_ms > 0 && history.to_ms > history.from_ms;
-    (is_whole && history.gpu == gpu && history.times_ms.len() <= POINTS_READ_MAX).then_some(history)
+    (is_whole && history.gpu == gpu && history.times_ms.len() as u64 <= POINTS_READ_MAX).then_some(history)
 }
 
 #[cfg(test)]

@@ -130,13 +130,14 @@ impl IterAxis {
 
     /// Round numbers along it: share of the width, and what stands there.
     pub fn ticks(&self, width_px: f64) -> Vec<(f64, String)> {
-        let n_max = if width_px > 0.0 { (width_px / TICK_PX).clamp(2.0, TICKS_MAX) } else { 2.0 };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; no number is none")]
+        let n_max = ((width_px / TICK_PX).clamp(0.0, TICKS_MAX) as u64).max(2);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a round number, at least one")]
-        let step = (round_step(self.span() / n_max).0 as u64).max(1);
+        let step = (round_step(self.span() / n_max as f64).0 as u64).max(1);
         let first = self.from.div_ceil(step);
         let mut ticks = Vec::new();
         // Few by the step; the bound holds whatever the floats do.
-        for index in 0..=n_max as u64 + 1 {
+        for index in 0..=n_max + 1 {
             let iter = first.saturating_add(index).saturating_mul(step);
             if iter > self.to {
                 break;

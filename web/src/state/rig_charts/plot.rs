@@ -173,10 +173,10 @@ mod tests {
             let plot = Plot::of(Some(&history(1000, &points)), None, None, &frame);
             // Two points a column at most in a band, twice as many where each is a dash of its own.
             let n = |path: &str| path.matches(['M', 'L']).count();
-            let n_columns = if width_px.is_nan() { COLUMNS[0] } else { (width_px.max(60.0) as usize).min(COLUMNS[1]) };
+            let n_columns = if width_px.is_finite() { width_px.max(60.0) } else { COLUMNS[1] as f64 };
             for line in &plot.lines {
-                prop_assert!(n(&line.line) <= 2 * (n_columns + 2), "{} for {}", n(&line.line), n_columns);
-                prop_assert!(n(&line.band) <= 4 * (n_columns + 2), "{} for {}", n(&line.band), n_columns);
+                prop_assert!(n(&line.line) as f64 <= 2.0 * (n_columns + 2.0), "{} for {}", n(&line.line), n_columns);
+                prop_assert!(n(&line.band) as f64 <= 4.0 * (n_columns + 2.0), "{} for {}", n(&line.band), n_columns);
             }
         }
     }

@@ -120,7 +120,8 @@ impl View {
     pub fn zoom(&mut self, drawn: Range, from: f64, to: f64, newest_ms: u64) -> bool {
         let (from, to) = (from.min(to).clamp(0.0, 1.0), from.max(to).clamp(0.0, 1.0));
         // Asked so that no number at all is a click too.
-        if !(to - from >= DRAG_SHARE_MIN) {
+        let is_drag = to - from >= DRAG_SHARE_MIN;
+        if !is_drag {
             return false;
         }
         let follows = self.window.end_ms.is_none() && to >= 1.0 - EDGE_SHARE;
@@ -136,9 +137,9 @@ impl View {
         let goes_on = self.wheel_at_ms.is_some_and(|at_ms| clock_ms - at_ms < WHEEL_MS);
         let window = self.scaled(drawn, share, is_nearer, ZOOM.sqrt(), newest_ms);
         if goes_on {
-            self.window = window
+            self.window = window;
         } else {
-            self.go(window)
+            self.go(window);
         }
         self.wheel_at_ms = Some(clock_ms);
     }

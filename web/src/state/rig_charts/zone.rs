@@ -133,7 +133,7 @@ pub mod tests {
         assert_eq!(zone.moment(time_ms, true), "22 Nov, 04:10:30");
         assert_eq!(zone.range(time_ms - 3_600_000, time_ms), "22 Nov, 03:10 to 04:10");
         assert_eq!(UTC.range(time_ms - DAY_MS, time_ms), "21 Nov, 03:10 to 22 Nov, 03:10");
-        assert_eq!(zone.range(0, u64::MAX).is_empty(), false);
+        assert!(!zone.range(0, u64::MAX).is_empty());
     }
 
     #[test]
