@@ -3,6 +3,7 @@
 //! Every call can fail in some browser (storage that is blocked, a page that is not secure); none of that is more than
 //! a missing convenience, so failures come back as `None` or `false` and never as an error page.
 
+pub mod clock;
 pub mod dropped;
 pub mod frame;
 pub mod rig;

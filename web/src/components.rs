@@ -17,5 +17,6 @@ pub mod notice;
 pub mod phases;
 pub mod problems;
 pub mod rig;
+pub mod rig_charts;
 pub mod tensors;
 pub mod verdict;

@@ -17,6 +17,7 @@ pub mod json;
 pub mod places;
 pub mod presets;
 pub mod rig;
+pub mod rig_charts;
 pub mod session;
 pub mod share;
 pub mod snippet;

@@ -1,0 +1,210 @@
+//! The drawing of a card's history, and what pointer, wheel and keys do on it.
+
+use leptos::prelude::*;
+use web_sys::{KeyboardEvent, PointerEvent, WheelEvent};
+
+use super::{
+    frame::{Cursor, grid, is_mouse, percent, share_at},
+    history::{Pointed, Shown, TryAgain, ZONE},
+};
+use crate::{
+    browser,
+    components::dynamic::{part, some_words, words},
+    state::rig_charts::{
+        history::Standing,
+        path::{HEIGHT, WIDTH},
+        plot::Line,
+    },
+    text::{self, say, t},
+};
+
+/// How far an arrow key moves the cursor, as a share of the width.
+const STEP_SHARE: f64 = 0.01;
+/// Readings that one chart has at most.
+const N_LINES: usize = 2;
+
+/// The plot.
+#[component]
+pub fn HistoryPlot(shown: Shown) -> impl IntoView {
+    let Shown { charted, node, pointed, newest_ms, .. } = shown;
+    let pressed = StoredValue::new(None::<f64>);
+    let press = move |event: PointerEvent| {
+        let Some(share) = share_at(node, &event).filter(|_| event.button() == 0) else { return };
+        // What is dragged beyond the edge still ends at it.
+        drop(node.get_untracked().map(|plot| plot.set_pointer_capture(event.pointer_id())));
+        pressed.set_value(Some(share));
+        pointed.set(Some(Pointed { share, from: Some(share) }));
+    };
+    let go = move |event: PointerEvent| {
+        let from = pressed.get_value();
+        pointed.set(share_at(node, &event).map(|share| Pointed { share, from }));
+    };
+    let lift = move |event: PointerEvent| {
+        let from = pressed.try_update_value(Option::take).flatten();
+        let Some((from, share)) = from.zip(share_at(node, &event)) else { return };
+        let newest = newest_ms.get_untracked();
+        let is_nearer = charted
+            .try_maybe_update(|charted| {
+                let is_nearer = charted.look(newest, |view, drawn| view.zoom(drawn, from, share, newest));
+                (is_nearer, is_nearer)
+            })
+            .unwrap_or(false);
+        pointed.set((!is_nearer).then_some(Pointed { share, from: None }));
+        if is_nearer {
+            shown.ask();
+        }
+    };
+    let leave = move |event: PointerEvent| {
+        // A finger that is lifted leaves its cursor behind, to be read.
+        if is_mouse(&event) && pressed.get_value().is_none() {
+            pointed.set(None);
+        }
+    };
+    let cancel = move |_| {
+        pressed.set_value(None);
+        pointed.set(None);
+    };
+    let turn = move |event: WheelEvent| {
+        // Without a modifier a wheel scrolls the page.
+        if !(event.ctrl_key() || event.meta_key() || event.alt_key()) || event.delta_y() == 0.0 {
+            return;
+        }
+        event.prevent_default();
+        let Some(share) = share_at(node, &event) else { return };
+        let (is_nearer, clock_ms) = (event.delta_y() < 0.0, browser::now_millis());
+        shown.change(|charted, newest| {
+            charted.look(newest, |view, drawn| view.turn(drawn, share, is_nearer, newest, clock_ms));
+        });
+    };
+    let back = move |_| {
+        pointed.set(None);
+        shown.change(|charted, newest| {
+            charted.look(newest, |view, _| view.back());
+        });
+    };
+    let key = move |event: KeyboardEvent| {
+        if event.ctrl_key() || event.meta_key() || event.alt_key() {
+            return;
+        }
+        let share = pointed.get_untracked().map_or(1.0, |pointed| pointed.share);
+        if let Some(share) = moved(&event.key(), share) {
+            event.prevent_default();
+            pointed.set(Some(Pointed { share, from: None }));
+            return;
+        }
+        let newest = newest_ms.get_untracked();
+        let is_done = charted
+            .try_maybe_update(|charted| {
+                let is_done = charted.look(newest, |view, drawn| view.key(&event.key(), drawn, share, newest));
+                (is_done, is_done)
+            })
+            .unwrap_or(false);
+        if is_done {
+            event.prevent_default();
+            shown.ask();
+        }
+    };
+    // Where the cursor stands and what is there: at the end where nobody points.
+    let read = Memo::new(move |_| {
+        let share = pointed.get().map(|pointed| pointed.share);
+        let (at, said) = shown.with(|charted, gpus, newest| charted.reading(gpus, newest, share.unwrap_or(1.0), ZONE));
+        (share.map(|_| at), said.sentence())
+    });
+    let value = move || (pointed.get().map_or(1.0, |pointed| pointed.share) * 100.0).round().to_string();
+    let drag = move || pointed.get().and_then(|pointed| Some((pointed.from?, pointed.share)));
+    view! {
+        <div class="rig-chart__area">
+            <div class="rig-chart__plot" id="history" data-testid="history-plot" role="slider" tabindex="0" node_ref=node
+                aria-label=t(text::HISTORY_TITLE) aria-description=t(text::HISTORY_HELP)
+                aria-valuemin="0" aria-valuemax="100" aria-valuenow=words(value)
+                aria-valuetext=words(move || read.with(|(_, words)| words.clone()))
+                on:pointerdown=press on:pointermove=go on:pointerup=lift on:pointerleave=leave on:pointercancel=cancel
+                on:dblclick=back on:wheel=turn on:keydown=key>
+                <Drawing shown />
+                <Limits shown />
+                <Cursor at=Signal::derive(move || read.with(|(at, _)| *at)) />
+                {part(move || drag().map(|(from, to)| view! {
+                    <div class="rig-chart__drag" style:left=percent(from.min(to)) style:width=percent((to - from).abs())></div>
+                }))}
+            </div>
+            <Over shown />
+        </div>
+    }
+}
+
+/// Where a key moves the cursor.
+fn moved(key: &str, share: f64) -> Option<f64> {
+    Some(match key {
+        "ArrowLeft" | "ArrowDown" => (share - STEP_SHARE).max(0.0),
+        "ArrowRight" | "ArrowUp" => (share + STEP_SHARE).min(1.0),
+        "Home" => 0.0,
+        "End" => 1.0,
+        _ => return None,
+    })
+}
+
+#[component]
+fn Drawing(shown: Shown) -> impl IntoView {
+    let plot = shown.plot;
+    let path = move |index: usize, of: fn(&Line) -> &String| {
+        some_words(move || plot.with(|plot| plot.lines.get(index).map(|line| of(line).clone())))
+    };
+    let lines = move || {
+        plot.with(|plot| {
+            let ys: Vec<f64> = plot.scale.levels.iter().map(|level| level.0).collect();
+            let xs: Vec<f64> = plot.ticks.iter().map(|tick| tick.x).collect();
+            grid(&ys, &xs)
+        })
+    };
+    let limits = move |is_planned: bool| {
+        words(move || {
+            plot.with(|plot| {
+                let ys = plot.limits.iter().filter(|limit| limit.is_planned == is_planned).map(|limit| limit.y);
+                grid(&ys.collect::<Vec<_>>(), &[])
+            })
+        })
+    };
+    view! {
+        <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
+            <path class="rig-chart__grid" d=words(lines) />
+            {(0..N_LINES).rev().map(|index| view! {
+                <path class=format!("rig-chart__band rig-chart__band--{index}") d=path(index, |line| &line.band) />
+            }).collect_view()}
+            <path class="rig-chart__limit" d=limits(false) />
+            <path class="rig-chart__limit rig-chart__limit--planned" d=limits(true) />
+            {(0..N_LINES).rev().map(|index| view! {
+                <path class=format!("rig-chart__line rig-chart__line--{index}") d=path(index, |line| &line.line) />
+            }).collect_view()}
+        </svg>
+    }
+}
+
+/// Names of the lines that readings stay below.
+#[component]
+fn Limits(shown: Shown) -> impl IntoView {
+    view! {
+        <div class="rig-chart__words" aria-hidden="true">
+            {part(move || shown.plot.with(|plot| plot.limits.clone()).into_iter().map(|limit| view! {
+                // The plan's above its line and at the other side, where it covers neither the card's nor what is drawn.
+                <span class="rig-chart__bound" class:rig-chart__bound--planned=limit.is_planned style:top=percent(limit.y)>
+                    {t(limit.name)} " " {limit.words}
+                </span>
+            }).collect_view())}
+        </div>
+    }
+}
+
+/// What stands over the plot where nothing can be drawn.
+#[component]
+fn Over(shown: Shown) -> impl IntoView {
+    part(move || {
+        let standing = shown.standing.get();
+        let sentence = say(&standing.words()?);
+        Some(view! {
+            <div class="rig-chart__none" class:rig-chart__none--soon={standing == Standing::Loading}>
+                <p>{sentence}</p>
+                {matches!(standing, Standing::Failed(_)).then(|| view! { <TryAgain shown /> })}
+            </div>
+        })
+    })
+}

@@ -1,0 +1,53 @@
+//! What is drawn of a card's history, as a table: for whoever reads rather than looks.
+
+use leptos::prelude::*;
+use wasm_bindgen::JsCast;
+use web_sys::{Element, Event};
+
+use super::history::{Shown, ZONE};
+use crate::{
+    components::dynamic::part,
+    state::rig_charts::kind::metric_name,
+    text::{self, t},
+};
+
+/// The table, made only where it is open.
+#[component]
+pub fn HistoryTable(shown: Shown) -> impl IntoView {
+    let open = RwSignal::new(false);
+    let toggled = move |event: Event| {
+        let details = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
+        open.set(details.is_some_and(|details| details.has_attribute("open")));
+    };
+    let table = Memo::new(move |_| {
+        let made = |_| shown.with(|charted, gpus, newest_ms| (charted.kind, charted.table(gpus, newest_ms, ZONE)));
+        open.get().then_some(()).map(made)
+    });
+    view! {
+        <details class="rig-chart__details" on:toggle=toggled>
+            <summary>{t(text::HISTORY_TABLE)}</summary>
+            {part(move || table.get().map(|(kind, rows)| view! {
+                <div class="rig-chart__scroll" role="group" tabindex="0" aria-labelledby="history-title">
+                    <table class="rig-chart__table">
+                        <thead>
+                            <tr>
+                                <th scope="col">{t(text::HISTORY_TIME)}</th>
+                                {kind.metrics().iter().map(|metric| view! {
+                                    <th scope="col">{t(metric_name(*metric))}</th>
+                                }).collect_view()}
+                            </tr>
+                        </thead>
+                        <tbody>
+                            {rows.into_iter().map(|(when, values)| view! {
+                                <tr>
+                                    <th scope="row">{when}</th>
+                                    {values.into_iter().map(|value| view! { <td>{value}</td> }).collect_view()}
+                                </tr>
+                            }).collect_view()}
+                        </tbody>
+                    </table>
+                </div>
+            }))}
+        </details>
+    }
+}

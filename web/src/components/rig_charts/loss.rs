@@ -1,0 +1,188 @@
+//! A run's losses: the words, the plot, the legend.
+
+use std::time::Duration;
+
+use leptos::{ev, html::Div, prelude::*};
+use web_sys::{KeyboardEvent, PointerEvent};
+
+use super::{
+    frame::{Cursor, Levels, Ticks, grid, is_mouse, percent, share_at, width_of},
+    per_frame::PerFrame,
+};
+use crate::{
+    browser,
+    components::dynamic::{part, words},
+    state::rig_charts::{
+        loss_plot::{LossPlot, reading},
+        losses::Losses,
+        path::{HEIGHT, WIDTH},
+    },
+    text::{self, say, t},
+};
+
+/// What is printed more often than this is drawn this often.
+const DRAW_MS: f64 = 1000.0;
+/// How far an arrow key moves the cursor, as a share of the width.
+const STEP_SHARE: f64 = 0.01;
+
+/// What is drawn at most so often, and at once where it was not drawn for as long: the number of the drawing.
+fn paced(losses: Signal<Losses>) -> RwSignal<u32> {
+    let drawing = RwSignal::new(0_u32);
+    let drawn_at_ms = StoredValue::new(f64::NEG_INFINITY);
+    let is_due = StoredValue::new(false);
+    let draw = move || {
+        drawn_at_ms.try_set_value(browser::now_millis());
+        is_due.try_set_value(false);
+        let _ = drawing.try_update(|drawing| *drawing = drawing.wrapping_add(1));
+    };
+    Effect::new(move || {
+        // Read and not only tracked: a memo that nobody reads follows nothing.
+        losses.with(|_| ());
+        let wait_ms = drawn_at_ms.get_value() + DRAW_MS - browser::now_millis();
+        if is_due.get_value() {
+            return;
+        }
+        is_due.set_value(true);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds within a second")]
+        let wait_ms = wait_ms.clamp(0.0, DRAW_MS) as u64;
+        set_timeout(draw, Duration::from_millis(wait_ms));
+    });
+    drawing
+}
+
+/// The losses of a run.
+#[component]
+pub fn LossChart(
+    /// The losses.
+    #[prop(into)]
+    losses: Signal<Losses>,
+) -> impl IntoView {
+    let node = NodeRef::<Div>::new();
+    let drawing = paced(losses);
+    let resized =
+        window_event_listener(ev::resize, move |_| drawing.update(|drawing| *drawing = drawing.wrapping_add(1)));
+    on_cleanup(move || resized.remove());
+    let is_smooth = RwSignal::new(false);
+    let plot = Memo::new(move |_| {
+        drawing.track();
+        let is_smooth = is_smooth.get();
+        losses.with_untracked(|losses| LossPlot::of(losses, width_of(node), is_smooth))
+    });
+    let summary = Memo::new(move |_| {
+        drawing.track();
+        losses.with_untracked(|losses| losses.summary().iter().map(say).collect::<Vec<_>>())
+    });
+    let pointed = PerFrame::new(None::<f64>);
+    let read = Memo::new(move |_| {
+        let share = pointed.get()?;
+        let (at, said) = plot.with(|plot| losses.with_untracked(|losses| reading(losses, &plot.axis, share)))?;
+        Some((at, said.iter().map(say).collect::<Vec<_>>()))
+    });
+    let smooth = Memo::new(move |_| plot.with(|plot| plot.smooth.as_ref().map(|(_, n)| *n)));
+    view! {
+        <section class="rig-chart rig-chart--loss" aria-labelledby="losses-title" data-testid="losses">
+            <div class="rig-chart__head">
+                <h2 class="panel-title">
+                    <span id="losses-title">{t(text::LOSSES_TITLE)}</span>
+                    <span class="rig-chart__unit">
+                        {words(move || plot.with(|plot| if plot.scale.is_log { t(text::LOSSES_LOG) } else { "" }).to_owned())}
+                    </span>
+                </h2>
+                <div class="rig-chart__choice rig-chart__choice--ranges">
+                    <button type="button" class="rig-chart__button" aria-pressed=words(move || is_smooth.get().to_string())
+                        on:click=move |_| is_smooth.update(|is_smooth| *is_smooth = !*is_smooth)>{t(text::LOSSES_SMOOTH)}</button>
+                </div>
+            </div>
+            <p class="rig-chart__said" data-testid="losses-said">
+                {part(move || {
+                    let said = read.get().map_or_else(|| summary.get(), |(_, said)| said);
+                    said.into_iter().map(|sentence| view! { <span class="rig-chart__value">{sentence}</span> }).collect_view()
+                })}
+            </p>
+            <div class="rig-chart__frame">
+                <Levels levels=Signal::derive(move || plot.with(|plot| plot.levels.clone())) />
+                <Plot plot node pointed read=Signal::derive(move || read.get()) summary />
+                <Ticks ticks=Signal::derive(move || plot.with(|plot| {
+                    plot.ticks.iter().map(|(x, label)| (*x, label.clone(), false)).collect()
+                })) />
+            </div>
+            <ul class="rig-chart__legend">
+                <li><span class="rig-chart__key rig-chart__key--iterations"></span>{t(text::LOSSES_ITERATIONS)}</li>
+                <li><span class="rig-chart__key rig-chart__key--0"></span>{t(text::LOSSES_TRAIN)}</li>
+                <li><span class="rig-chart__key rig-chart__key--1"></span>{t(text::LOSSES_VAL)}</li>
+                {part(move || smooth.get().map(|n| view! {
+                    <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(n))}</li>
+                }))}
+            </ul>
+        </section>
+    }
+}
+
+/// What is under the cursor, and where that is.
+type Read = Signal<Option<(f64, Vec<String>)>>;
+
+#[component]
+fn Plot(
+    plot: Memo<LossPlot>,
+    node: NodeRef<Div>,
+    pointed: PerFrame<Option<f64>>,
+    read: Read,
+    summary: Memo<Vec<String>>,
+) -> impl IntoView {
+    let go = move |event: PointerEvent| pointed.set(share_at(node, &event));
+    let leave = move |event: PointerEvent| {
+        if is_mouse(&event) {
+            pointed.set(None);
+        }
+    };
+    let key = move |event: KeyboardEvent| {
+        let share = pointed.get_untracked().unwrap_or(1.0);
+        let share = match event.key().as_str() {
+            "ArrowLeft" | "ArrowDown" => Some((share - STEP_SHARE).max(0.0)),
+            "ArrowRight" | "ArrowUp" => Some((share + STEP_SHARE).min(1.0)),
+            "Home" => Some(0.0),
+            "End" => Some(1.0),
+            "Escape" => None,
+            _ => return,
+        };
+        event.prevent_default();
+        pointed.set(share);
+    };
+    let value = move || (pointed.get().unwrap_or(1.0) * 100.0).round().to_string();
+    let said = move || read.get().map_or_else(|| summary.get(), |(_, said)| said).join(" ");
+    let path = move |of: fn(&LossPlot) -> &str| words(move || plot.with(|plot| of(plot).to_owned()));
+    let lines = move || {
+        plot.with(|plot| {
+            let ys: Vec<f64> = plot.levels.iter().map(|level| level.0).collect();
+            let xs: Vec<f64> = plot.ticks.iter().map(|tick| tick.0).filter(|x| *x > 0.0).collect();
+            grid(&ys, &xs)
+        })
+    };
+    view! {
+        <div class="rig-chart__area">
+            <div class="rig-chart__plot" id="losses" data-testid="losses-plot" role="slider" tabindex="0" node_ref=node
+                aria-label=t(text::LOSSES_TITLE) aria-description=t(text::LOSSES_HELP)
+                aria-valuemin="0" aria-valuemax="100" aria-valuenow=words(value) aria-valuetext=words(said)
+                on:pointerdown=go on:pointermove=go on:pointerleave=leave on:keydown=key>
+                <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
+                    <path class="rig-chart__grid" d=words(lines) />
+                    <path class="rig-chart__iterations" d=path(|plot| &plot.iterations) />
+                    <path class="rig-chart__smooth" d=path(|plot| plot.smooth.as_ref().map_or("", |(line, _)| line)) />
+                    <path class="rig-chart__line rig-chart__line--0" d=path(|plot| &plot.evaluations[0]) />
+                    <path class="rig-chart__dots rig-chart__dots--0" d=path(|plot| &plot.dots[0]) />
+                    <path class="rig-chart__line rig-chart__line--1" d=path(|plot| &plot.evaluations[1]) />
+                    <path class="rig-chart__dots rig-chart__dots--1" d=path(|plot| &plot.dots[1]) />
+                </svg>
+                <div class="rig-chart__words" aria-hidden="true">
+                    {part(move || plot.with(|plot| plot.marks.clone()).into_iter().map(|x| view! {
+                        <span class="rig-chart__nan" style:left=percent(x)>"✕"</span>
+                    }).collect_view())}
+                </div>
+                <Cursor at=Signal::derive(move || read.get().map(|(at, _)| at)) />
+            </div>
+            {part(move || plot.with(|plot| plot.is_empty).then(|| view! {
+                <div class="rig-chart__none"><p>{t(text::LOSSES_NONE)}</p></div>
+            }))}
+        </div>
+    }
+}

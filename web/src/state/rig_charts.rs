@@ -1,0 +1,16 @@
+//! Charts of a rig: what a card did over a range of time, and a run's losses. Plain values; the time is passed in.
+
+pub mod feed;
+pub mod fold;
+pub mod history;
+pub mod kind;
+pub mod loss_axis;
+pub mod loss_plot;
+pub mod losses;
+pub mod path;
+pub mod plot;
+pub mod reading;
+pub mod scale;
+pub mod time_axis;
+pub mod view;
+pub mod zone;

@@ -1,0 +1,179 @@
+//! What a history chart shows of a card: a reading or two that belong on one axis, with their unit and their bounds.
+
+use headroom_shared::{
+    decimal,
+    protocol::{gpu::Gpu, history::Metric},
+    units::GIB,
+};
+
+use super::scale::Scale;
+use crate::{
+    state::format,
+    text::{self, Key},
+};
+
+/// Room above the highest value or bound.
+const ROOM: f64 = 1.04;
+/// An axis of temperatures is at least so long, and ends so far from the readings.
+const CELSIUS_MIN: f64 = 30.0;
+const CELSIUS_ROOM: f64 = 5.0;
+/// A bound is drawn where the readings reach this share of it; further below it would press them flat.
+const BOUND_SHARE_MIN: f64 = 0.25;
+
+/// A chart's subject.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Used memory.
+    #[default]
+    Memory,
+    /// How much of the time kernels ran, and memory was read or written.
+    Utilization,
+    /// Power.
+    Power,
+    /// Temperature.
+    Temperature,
+    /// Clocks of the multiprocessors and of the memory.
+    Clocks,
+}
+
+/// A line that readings stay below, with its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// Where.
+    pub value: f64,
+    /// What it is.
+    pub name: Key,
+    /// Whether a plan says so, and not the card.
+    pub is_planned: bool,
+}
+
+impl Kind {
+    /// All, in the order of their buttons.
+    pub const ALL: [Self; 5] = [Self::Memory, Self::Utilization, Self::Power, Self::Temperature, Self::Clocks];
+
+    /// The readings, the first one first in every list.
+    pub const fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Memory => &[Metric::MemoryUsed],
+            Self::Utilization => &[Metric::Utilization, Metric::MemoryUtilization],
+            Self::Power => &[Metric::Power],
+            Self::Temperature => &[Metric::Temperature],
+            Self::Clocks => &[Metric::ClockSm, Metric::ClockMemory],
+        }
+    }
+
+    /// Its name on a button.
+    pub const fn name(self) -> Key {
+        match self {
+            Self::Memory => text::HISTORY_MEMORY,
+            Self::Utilization => text::HISTORY_UTILIZATION,
+            Self::Power => text::HISTORY_POWER,
+            Self::Temperature => text::HISTORY_TEMPERATURE,
+            Self::Clocks => text::HISTORY_CLOCKS,
+        }
+    }
+
+    /// The unit of the axis.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Memory => "GiB",
+            Self::Utilization => "%",
+            Self::Power => "W",
+            Self::Temperature => "°C",
+            Self::Clocks => "MHz",
+        }
+    }
+
+    /// A value with its unit.
+    pub fn words(self, value: f64) -> String {
+        match self {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a card")]
+            Self::Memory => format::size(value.max(0.0) as u64),
+            _ => format!("{}\u{a0}{}", text::table().number(&decimal::fixed(value, 0)), self.unit()),
+        }
+    }
+
+    /// The lines that a card's readings stay below.
+    pub fn bounds(self, gpu: &Gpu, planned_bytes: Option<u64>) -> Vec<Bound> {
+        let bound = |value: Option<f64>, name: Key| {
+            value.map(|value| Bound { value, name, is_planned: name == text::HISTORY_BOUND_PLAN })
+        };
+        let bounds = match self {
+            Self::Memory => [
+                bound(gpu.memory_total_bytes.get().map(|bytes| *bytes as f64), text::HISTORY_BOUND_MEMORY),
+                bound(planned_bytes.map(|bytes| bytes as f64), text::HISTORY_BOUND_PLAN),
+            ],
+            Self::Power => [bound(gpu.power_limit_watts.get().copied(), text::HISTORY_BOUND_POWER), None],
+            Self::Temperature => {
+                let celsius = gpu.temperature_slowdown_celsius.get().map(|celsius| *celsius as f64);
+                [bound(celsius, text::HISTORY_BOUND_TEMPERATURE), None]
+            }
+            Self::Utilization | Self::Clocks => [None, None],
+        };
+        bounds.into_iter().flatten().filter(|bound| bound.value.is_finite() && bound.value > 0.0).collect()
+    }
+
+    /// The axis for readings between two values, and those of the bounds that have a place on it.
+    pub fn scale(self, low: f64, high: f64, bounds: &[Bound]) -> (Scale, Vec<Bound>) {
+        // The card's whole memory is always shown: how much is left is the question.
+        let is_near = |bound: &&Bound| self == Self::Memory || high >= bound.value * BOUND_SHARE_MIN;
+        let shown: Vec<Bound> = bounds.iter().filter(is_near).copied().collect();
+        let high = shown.iter().fold(high, |high, bound| high.max(bound.value));
+        let scale = match self {
+            Self::Memory => Scale::new(0.0, high * ROOM, GIB as f64),
+            Self::Utilization => Scale::new(0.0, 100.0 * ROOM, 1.0),
+            Self::Power | Self::Clocks => Scale::new(0.0, high * ROOM, 1.0),
+            Self::Temperature => {
+                let low = ((low - CELSIUS_ROOM) / 10.0).floor().max(0.0) * 10.0;
+                Scale::new(low, (high + CELSIUS_ROOM).max(low + CELSIUS_MIN), 1.0)
+            }
+        };
+        (scale, shown)
+    }
+}
+
+/// What a reading is called in a sentence and in a table.
+pub const fn metric_name(metric: Metric) -> Key {
+    match metric {
+        Metric::MemoryUsed => text::HISTORY_OF_MEMORY,
+        Metric::Utilization => text::HISTORY_OF_UTILIZATION,
+        Metric::MemoryUtilization => text::HISTORY_OF_MEMORY_UTILIZATION,
+        Metric::Power => text::HISTORY_OF_POWER,
+        Metric::Temperature => text::HISTORY_OF_TEMPERATURE,
+        Metric::ClockSm => text::HISTORY_OF_CLOCK,
+        Metric::ClockMemory => text::HISTORY_OF_MEMORY_CLOCK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reading_is_on_one_chart() {
+        let shown: Vec<Metric> = Kind::ALL.into_iter().flat_map(|kind| kind.metrics().iter().copied()).collect();
+        assert_eq!(shown, Metric::ALL);
+    }
+
+    #[test]
+    fn a_bound_far_above_the_readings_does_not_press_them_flat() {
+        let bound = Bound { value: 700.0, name: text::HISTORY_BOUND_POWER, is_planned: false };
+        let (scale, shown) = Kind::Power.scale(60.0, 80.0, &[bound]);
+        assert!(shown.is_empty() && scale.high < 100.0);
+        let (scale, shown) = Kind::Power.scale(60.0, 400.0, &[bound]);
+        assert!(shown == [bound] && scale.high > 700.0);
+    }
+
+    #[test]
+    fn the_whole_of_a_cards_memory_is_always_shown() {
+        let bound = Bound { value: 80.0 * GIB as f64, name: text::HISTORY_BOUND_MEMORY, is_planned: false };
+        let (scale, shown) = Kind::Memory.scale(0.0, GIB as f64, &[bound]);
+        assert!(shown == [bound] && scale.y(bound.value) > 0.0);
+    }
+
+    #[test]
+    fn temperatures_do_not_begin_at_zero_and_have_room() {
+        let (scale, _) = Kind::Temperature.scale(58.0, 61.0, &[]);
+        assert_eq!((scale.low, scale.high), (50.0, 80.0));
+    }
+}

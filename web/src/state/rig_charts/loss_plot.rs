@@ -1,0 +1,274 @@
+//! The drawing of losses: a thin line of what each iteration printed, evaluations as lines with dots, and marks where a
+//! loss was no number.
+
+use super::{
+    loss_axis::{IterAxis, LossScale},
+    losses::{Evaluation, Losses, Point, words},
+    path::{Path, stroke, units_x, units_y},
+};
+use crate::text::{self, Text};
+
+/// Columns of a plot, whatever its width is said to be.
+const COLUMNS: [usize; 2] = [30, 1000];
+/// Pixels to a column, which has four points at most: its first, least, greatest and last.
+const PX_PER_COLUMN: f64 = 2.0;
+/// Evaluations have dots up to so many; closer together they would be a line of their own.
+const DOTS_MAX: usize = 60;
+/// Marks at most: enough to see that a run does not recover.
+const MARKS_MAX: usize = 24;
+/// Shares of the printed iterations that a smoothed line's mean is over, and how many that are at least.
+const SMOOTH_SHARE: usize = 50;
+const SMOOTH_MIN: usize = 5;
+
+/// Everything that is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossPlot {
+    /// What iterations printed.
+    pub iterations: String,
+    /// Their mean over the last few, and over how many; where it was asked for and there are enough.
+    pub smooth: Option<(String, usize)>,
+    /// Evaluations over training data, and over data held back: a line each, with dots.
+    pub evaluations: [String; 2],
+    /// Dots of both.
+    pub dots: [String; 2],
+    /// Where a loss was no number: shares of the width.
+    pub marks: Vec<f64>,
+    /// The upright axis.
+    pub scale: LossScale,
+    /// Its lines: share of the height from the top, and what stands there.
+    pub levels: Vec<(f64, String)>,
+    /// Iterations along the bottom: share of the width, and what stands there.
+    pub ticks: Vec<(f64, String)>,
+    /// The axis itself.
+    pub axis: IterAxis,
+    /// Whether there is nothing to draw.
+    pub is_empty: bool,
+}
+
+impl LossPlot {
+    /// Draws losses on a plot of so many pixels, with a smoothed line where it is asked for.
+    pub fn of(losses: &Losses, width_px: f64, is_smooth: bool) -> Self {
+        let (iterations, evaluations) = (losses.iterations(), losses.evaluations());
+        let oldest =
+            [iterations.first().map(|point| point.iter), evaluations.first().map(|evaluation| evaluation.iter)];
+        let oldest = oldest.into_iter().flatten().min().unwrap_or(0);
+        let axis = IterAxis::new(oldest, losses.newest().unwrap_or(0), losses.max_iters);
+        let printed = iterations.iter().filter_map(|point| point.loss);
+        let evaluated = evaluations.iter().flat_map(|evaluation| [evaluation.train, evaluation.val]).flatten();
+        let ends = printed.chain(evaluated).fold(None, |ends: Option<(f64, f64)>, loss| {
+            let (low, high) = ends.unwrap_or((loss, loss));
+            Some((low.min(loss), high.max(loss)))
+        });
+        let (low, high) = ends.unwrap_or((0.0, 1.0));
+        let scale = LossScale::new(low, high);
+        let at = |iter: u64, loss: f64| (units_x(axis.x(iter)), units_y(scale.y(loss)));
+        let curve = |of: fn(&Evaluation) -> Option<f64>| -> Vec<(i64, i64)> {
+            evaluations.iter().filter_map(|evaluation| Some(at(evaluation.iter, of(evaluation)?))).collect()
+        };
+        let curves = [curve(|evaluation| evaluation.train), curve(|evaluation| evaluation.val)];
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let n_columns = (width_px / PX_PER_COLUMN).clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
+        let line = |points: &[Point]| drawn(&thinned(points, &axis, n_columns), at);
+        Self {
+            iterations: line(iterations),
+            smooth: is_smooth.then(|| smoothed(iterations)).flatten().map(|(points, n)| (line(&points), n)),
+            dots: curves.each_ref().map(|points| if points.len() <= DOTS_MAX { dots(points) } else { String::new() }),
+            evaluations: curves.map(|points| {
+                let mut path = Path::default();
+                stroke(&mut path, &points);
+                path.text()
+            }),
+            marks: marks(iterations, &axis),
+            // Without a run there is nothing to measure by.
+            ticks: if losses.newest().is_some() { axis.ticks(width_px) } else { vec![] },
+            levels: if ends.is_some() { scale.levels().to_vec() } else { vec![] },
+            is_empty: losses.newest().is_none(),
+            scale,
+            axis,
+        }
+    }
+}
+
+/// A column's first, least, greatest and last points, in their order. Points that are no number end a stretch.
+fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the columns")]
+    let column = |point: &Point| (axis.x(point.iter) * n_columns as f64) as u64;
+    let mut out = Vec::new();
+    for column in points.chunk_by(|a, b| column(a) == column(b)) {
+        let numbers = || column.iter().enumerate().filter_map(|(index, point)| Some((index, point.loss?)));
+        let least = numbers().min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0);
+        let greatest = numbers().max_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0);
+        let mut kept = [Some(0), least, greatest, Some(column.len() - 1)];
+        kept.sort_unstable();
+        let mut before = None;
+        for index in kept.into_iter().flatten() {
+            if before != Some(index) {
+                out.push(column[index]);
+            }
+            before = Some(index);
+        }
+    }
+    out
+}
+
+fn drawn(points: &[Point], at: impl Fn(u64, f64) -> (i64, i64)) -> String {
+    let mut path = Path::default();
+    for stretch in points.split(|point| point.loss.is_none()) {
+        let stretch: Vec<(i64, i64)> = stretch.iter().filter_map(|point| Some(at(point.iter, point.loss?))).collect();
+        stroke(&mut path, &stretch);
+    }
+    path.text()
+}
+
+/// Strokes without length, which round ends make dots of.
+fn dots(points: &[(i64, i64)]) -> String {
+    let mut path = Path::default();
+    for point in points {
+        path.begin(*point);
+        path.to(*point);
+    }
+    path.text()
+}
+
+/// The mean of the last few points at each, and how many those are; nothing where there are few.
+fn smoothed(points: &[Point]) -> Option<(Vec<Point>, usize)> {
+    let n = (points.len() / SMOOTH_SHARE).max(SMOOTH_MIN);
+    if points.len() < 2 * n {
+        return None;
+    }
+    let mean = |end: usize| {
+        let last = points[(end + 1).saturating_sub(n)..=end].iter().filter_map(|point| point.loss);
+        let (sum, count) = last.fold((0.0, 0.0), |(sum, count), loss| (sum + loss, count + 1.0));
+        Point { iter: points[end].iter, loss: (count > 0.0).then(|| sum / count) }
+    };
+    Some(((0..points.len()).map(mean).collect(), n))
+}
+
+/// Where losses were no number, those beside each other once.
+fn marks(points: &[Point], axis: &IterAxis) -> Vec<f64> {
+    let apart = 1.0 / MARKS_MAX as f64;
+    let mut marks: Vec<f64> = Vec::new();
+    for point in points.iter().filter(|point| point.loss.is_none()) {
+        let x = axis.x(point.iter);
+        if marks.last().is_none_or(|last| x - last >= apart) {
+            marks.push(x);
+        }
+    }
+    marks
+}
+
+/// What is at a share of the axis: its own share, and the words.
+pub fn reading(losses: &Losses, axis: &IterAxis, share: f64) -> Option<(f64, Vec<Text>)> {
+    let iter = axis.at(share);
+    let near = |of: u64| of.abs_diff(iter);
+    let point = losses.iterations().iter().min_by_key(|point| near(point.iter));
+    let evaluation = losses.evaluations().iter().min_by_key(|evaluation| near(evaluation.iter));
+    let shown = point.map_or_else(|| evaluation.map(|evaluation| evaluation.iter), |point| Some(point.iter))?;
+    // The evaluation before it, which is what it is to be compared with.
+    let until = losses.evaluations().partition_point(|evaluation| evaluation.iter <= shown);
+    let mut said = Vec::new();
+    said.extend(point.map(|point| text::losses_now(text::count(point.iter), words(point.loss))));
+    said.extend(until.checked_sub(1).and_then(|index| losses.evaluations().get(index)).map(|evaluation| {
+        text::losses_evaluated(text::count(evaluation.iter), words(evaluation.train), words(evaluation.val))
+    }));
+    Some((axis.x(shown), said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(points: impl IntoIterator<Item = (u64, Option<f64>)>) -> Losses {
+        let mut losses = Losses::default();
+        for (iter, loss) in points {
+            losses.take_iteration(iter, loss);
+        }
+        losses
+    }
+
+    fn n_points(path: &str) -> usize {
+        path.matches(['M', 'L']).count()
+    }
+
+    #[test]
+    fn a_spike_between_two_pixels_is_drawn() {
+        let losses = of((0..4000).map(|iter| (iter, Some(if iter == 2345 { 9.0 } else { 3.0 }))));
+        let plot = LossPlot::of(&losses, 100.0, false);
+        let top = units_y(plot.scale.y(9.0));
+        assert!(plot.iterations.contains(&format!("L{} {top}", units_x(plot.axis.x(2345)))), "{}", plot.iterations);
+        assert!(n_points(&plot.iterations) <= 4 * 51, "{}", n_points(&plot.iterations));
+        assert_eq!(plot.smooth, None, "nobody asked");
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_a_mark_and_a_gap() {
+        let losses = of((0..100).map(|iter| (iter, (iter != 50).then_some(3.0))));
+        let plot = LossPlot::of(&losses, 4000.0, false);
+        assert_eq!(plot.iterations.matches('M').count(), 2);
+        assert_eq!(plot.marks.len(), 1);
+        assert!((plot.marks[0] - 50.0 / 99.0).abs() < 1e-9);
+        let lost = of((0..10_000).map(|iter| (iter, (iter < 10).then_some(3.0))));
+        assert!((2..=MARKS_MAX + 1).contains(&LossPlot::of(&lost, 400.0, false).marks.len()));
+    }
+
+    #[test]
+    fn a_smoothed_line_says_how_smooth_it_is() {
+        let losses = of((0..1000).map(|iter| (iter, Some(3.0 + (iter % 2) as f64))));
+        let (path, n) = LossPlot::of(&losses, 4000.0, true).smooth.expect("there are enough");
+        assert_eq!(n, 20);
+        let (points, _) = smoothed(losses.iterations()).expect("there are enough");
+        assert!(points[19..].iter().all(|point| point.loss == Some(3.5)), "half of each");
+        assert!(!path.is_empty());
+        assert_eq!(LossPlot::of(&of((0..9).map(|iter| (iter, Some(3.0)))), 400.0, true).smooth, None);
+    }
+
+    #[test]
+    fn evaluations_have_dots_while_they_are_few() {
+        let mut losses = Losses::default();
+        for iter in 0..10 {
+            losses.take_evaluation(iter * 250, Some(3.0), (iter > 0).then_some(3.1));
+        }
+        let plot = LossPlot::of(&losses, 400.0, false);
+        assert_eq!(plot.dots.each_ref().map(|dots| dots.matches('M').count()), [10, 9]);
+        assert_eq!(plot.evaluations.each_ref().map(|line| n_points(line)), [10, 9]);
+        for iter in 10..100 {
+            losses.take_evaluation(iter * 250, Some(3.0), Some(3.1));
+        }
+        assert_eq!(LossPlot::of(&losses, 400.0, false).dots, ["", ""]);
+    }
+
+    #[test]
+    fn the_cursor_says_the_iteration_and_the_evaluation_before_it() {
+        let mut losses = of([(0, Some(10.9)), (10, Some(9.0)), (20, None)]);
+        losses.take_evaluation(0, Some(11.0), Some(11.1));
+        losses.take_evaluation(20, Some(8.0), Some(8.1));
+        let axis = LossPlot::of(&losses, 400.0, false).axis;
+        let (x, said) = reading(&losses, &axis, 0.4).expect("there is one");
+        let said: Vec<String> = said.iter().map(ToString::to_string).collect();
+        assert!((x - 0.5).abs() < 1e-9);
+        assert!(said[0].contains("10") && said[0].contains("9.0000") && said[1].contains("11.1000"), "{said:?}");
+        assert_eq!(reading(&Losses::default(), &axis, 0.4), None);
+    }
+
+    proptest! {
+        #[test]
+        fn paths_are_bounded_and_the_newest_is_drawn(
+            losses in prop::collection::vec(prop::option::weighted(0.95, 1e-3..1e3_f64), 1..600),
+            width_px in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), 0.0..600.0],
+        ) {
+            let newest = losses.last().copied().flatten();
+            let n = losses.len() as u64;
+            let losses = of(losses.into_iter().enumerate().map(|(iter, loss)| (iter as u64, loss)));
+            let plot = LossPlot::of(&losses, width_px, true);
+            // Four a column; where each is a stretch of its own, a dash of two.
+            prop_assert!(n_points(&plot.iterations) <= 8 * (COLUMNS[1] + 1));
+            prop_assert!(width_px.is_nan() || n_points(&plot.iterations) as f64 <= (width_px.max(60.0) / 2.0 + 1.0) * 8.0);
+            prop_assert!(plot.marks.len() <= MARKS_MAX + 1);
+            if let Some(loss) = newest {
+                let y = units_y(plot.scale.y(loss));
+                prop_assert!(plot.iterations.ends_with(&format!(" {y}")), "{} of {}", plot.iterations, n);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The drawing of a history: a band from least to greatest and a line of means for each reading, and the axes.
+
+use headroom_shared::protocol::{gpu::Gpu, history::History};
+
+use super::{
+    fold::{Column, columns},
+    kind::{Bound, Kind},
+    path::{Path, stroke, units_x, units_y},
+    scale::Scale,
+    time_axis::{Tick, ticks},
+    view::Range,
+    zone::Zone,
+};
+use crate::text::Key;
+
+/// Columns of a plot, whatever its width is said to be: a plot that is not laid out yet has none.
+const COLUMNS: [usize; 2] = [60, 2000];
+
+/// What is asked of a drawing.
+#[derive(Clone, Copy)]
+pub struct Frame {
+    /// What is looked at.
+    pub range: Range,
+    /// What is drawn.
+    pub kind: Kind,
+    /// How wide the plot is.
+    pub width_px: f64,
+    /// Local time.
+    pub zone: Zone,
+}
+
+/// One reading's paths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// From the least to the greatest; empty where they are the same everywhere.
+    pub band: String,
+    /// Means.
+    pub line: String,
+}
+
+/// A bound that is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limit {
+    /// Share of the height from the top.
+    pub y: f64,
+    /// Its name.
+    pub name: Key,
+    /// Its value.
+    pub words: String,
+    /// Whether it is the plan's and not the card's.
+    pub is_planned: bool,
+}
+
+/// Everything that is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// One a metric of the kind.
+    pub lines: Vec<Line>,
+    /// The upright axis.
+    pub scale: Scale,
+    /// The time axis.
+    pub ticks: Vec<Tick>,
+    /// Bounds.
+    pub limits: Vec<Limit>,
+    /// Whether there is anything.
+    pub is_empty: bool,
+}
+
+impl Plot {
+    /// Draws a history, or the axes alone where there is none.
+    pub fn of(history: Option<&History>, gpu: Option<&Gpu>, planned_bytes: Option<u64>, frame: &Frame) -> Self {
+        let Frame { range, kind, width_px, zone } = *frame;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let n_columns = width_px.clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
+        let of_metric = |metric| history.map(|history| columns(history, metric, range, n_columns)).unwrap_or_default();
+        let all: Vec<Vec<Vec<Column>>> = kind.metrics().iter().map(|metric| of_metric(*metric)).collect();
+        let ends = all.iter().flatten().flatten().fold(None, |ends: Option<(f64, f64)>, column| {
+            let (low, high) = ends.unwrap_or((column.min, column.max));
+            Some((low.min(column.min), high.max(column.max)))
+        });
+        let bounds: Vec<Bound> = gpu.map(|gpu| kind.bounds(gpu, planned_bytes)).unwrap_or_default();
+        let (low, high) = ends.unwrap_or((0.0, bounds.first().map_or(0.0, |bound| bound.value)));
+        let (scale, shown) = kind.scale(low, high, &bounds);
+        let limits = shown.iter().map(|bound| Limit {
+            y: scale.y(bound.value),
+            name: bound.name,
+            words: kind.words(bound.value),
+            is_planned: bound.is_planned,
+        });
+        Self {
+            lines: all.iter().map(|stretches| line(stretches, &scale)).collect(),
+            limits: limits.collect(),
+            ticks: ticks(range, width_px, zone),
+            is_empty: ends.is_none(),
+            scale,
+        }
+    }
+}
+
+fn line(stretches: &[Vec<Column>], scale: &Scale) -> Line {
+    let (mut band, mut line) = (Path::default(), Path::default());
+    for stretch in stretches {
+        let along = |value: fn(&Column) -> f64| -> Vec<(i64, i64)> {
+            stretch.iter().map(|column| (units_x(column.x), units_y(scale.y(value(column))))).collect()
+        };
+        let (tops, bottoms) = (along(|column| column.max), along(|column| column.min));
+        if tops != bottoms {
+            outline(&mut band, &tops, &bottoms);
+        }
+        stroke(&mut line, &along(|column| column.mean));
+    }
+    Line { band: band.text(), line: line.text() }
+}
+
+/// An area between two lines over the same columns; of one column it is as wide as a dash.
+fn outline(path: &mut Path, tops: &[(i64, i64)], bottoms: &[(i64, i64)]) {
+    const HALF: i64 = 3;
+    let around: Vec<(i64, i64)> = match (tops, bottoms) {
+        ([(x, top)], [(_, bottom)]) => {
+            [(x - HALF, top), (x + HALF, top), (x + HALF, bottom), (x - HALF, bottom)].map(|(x, y)| (x, *y)).to_vec()
+        }
+        _ => tops.iter().chain(bottoms.iter().rev()).copied().collect(),
+    };
+    stroke(path, &around);
+    path.close();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fold::tests::history, *};
+    use proptest::prelude::*;
+
+    const FRAME: Frame =
+        Frame { range: Range { from_ms: 0, to_ms: 1000 }, kind: Kind::Utilization, width_px: 500.0, zone: Zone(|_| 0) };
+
+    #[test]
+    fn a_band_lies_around_its_line_and_gaps_are_in_both() {
+        let history = history(100, &[(0, Some(50.0)), (100, Some(52.0)), (500, Some(104.0))]);
+        let plot = Plot::of(Some(&history), None, None, &FRAME);
+        // A share of 104 in thousandths: 50 is 519 below the top, its greatest 52 is 500, its least 49 is 529.
+        assert_eq!(plot.lines[0].line, "M200 519L600 500M2194 0L2206 0");
+        assert_eq!(plot.lines[0].band, "M200 500L600 481L600 510L200 529ZM2197 -19L2203 -19L2203 10L2197 10Z");
+        assert_eq!(plot.lines.len(), 2);
+        assert!(!plot.is_empty);
+    }
+
+    #[test]
+    fn readings_without_a_spread_have_no_band() {
+        let mut history = history(100, &[(0, Some(50.0)), (100, Some(52.0))]);
+        for series in &mut history.series {
+            (series.min, series.max) = (series.mean.clone(), series.mean.clone());
+        }
+        let plot = Plot::of(Some(&history), None, None, &FRAME);
+        assert!(plot.lines[0].band.is_empty() && !plot.lines[0].line.is_empty(), "{:?}", plot.lines);
+    }
+
+    #[test]
+    fn without_a_history_the_axes_stand() {
+        let plot = Plot::of(None, None, None, &FRAME);
+        assert!(plot.is_empty && !plot.scale.levels.is_empty());
+        assert!(plot.lines.iter().all(|line| line.line.is_empty()));
+    }
+
+    proptest! {
+        #[test]
+        fn paths_are_bounded_whatever_is_drawn(
+            points in prop::collection::vec((1_u64..5000, prop::option::of(-1e9..1e9_f64)), 0..500),
+            width_px in prop_oneof![Just(f64::NAN), Just(f64::INFINITY), -10.0..400.0],
+        ) {
+            let mut time_ms = 0;
+            let points: Vec<(u64, Option<f64>)> = points.iter().map(|(step, value)| { time_ms += step; (time_ms, *value) }).collect();
+            let frame = Frame { range: Range { from_ms: 0, to_ms: time_ms.max(1) }, width_px, ..FRAME };
+            let plot = Plot::of(Some(&history(1000, &points)), None, None, &frame);
+            // Two points a column at most in a band, twice as many where each is a dash of its own.
+            let n = |path: &str| path.matches(['M', 'L']).count();
+            let n_columns = if width_px.is_finite() { width_px.max(60.0) } else { COLUMNS[1] as f64 };
+            for line in &plot.lines {
+                prop_assert!(n(&line.line) as f64 <= 2.0 * (n_columns + 2.0), "{} for {}", n(&line.line), n_columns);
+                prop_assert!(n(&line.band) as f64 <= 4.0 * (n_columns + 2.0), "{} for {}", n(&line.band), n_columns);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The upright axis of values: round levels, and where a value stands between its ends.
+
+use headroom_shared::decimal;
+
+use crate::text;
+
+/// Levels at most; a chart that has room for no more than two words has two.
+const LEVELS_MAX: u64 = 6;
+
+/// A linear axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    /// The value at the bottom.
+    pub low: f64,
+    /// The value at the top, which is above the bottom's.
+    pub high: f64,
+    /// Lines: share of the height from the top, and what stands there.
+    pub levels: Vec<(f64, String)>,
+}
+
+impl Scale {
+    /// From a value to another. Values and levels are so many `unit`s: bytes on an axis of GiB have 2³⁰.
+    pub fn new(low: f64, high: f64, unit: f64) -> Self {
+        let high = if high > low { high } else { low + unit };
+        let mut scale = Self { low, high, levels: vec![] };
+        let (step, decimals) = round_step((high - low) / unit / LEVELS_MAX as f64);
+        let first = (low / unit / step).ceil();
+        // The levels are few by the step; the bound holds whatever the floats do.
+        for index in 0..=LEVELS_MAX + 1 {
+            let level = (first + index as f64) * step;
+            let y = scale.y(level * unit);
+            // A level at the very top is there, whatever the floats' last digits are.
+            if y < -1e-9 {
+                break;
+            }
+            scale.levels.push((y, number(level, decimals)));
+        }
+        scale
+    }
+
+    /// Where a value stands, as a share of the height from the top.
+    pub fn y(&self, value: f64) -> f64 {
+        1.0 - (value - self.low) / (self.high - self.low)
+    }
+}
+
+/// A number of either sign with so many decimals, as the language that is shown writes it.
+pub fn number(value: f64, decimals: u32) -> String {
+    let digits = text::table().number(&decimal::fixed(value.abs(), decimals));
+    let is_nothing = digits.chars().all(|char| !char.is_ascii_digit() || char == '0');
+    if value < 0.0 && !is_nothing { format!("−{digits}") } else { digits }
+}
+
+/// The least of 1, 2 and 5 times a power of ten that is no less, and the decimals it takes to write its multiples.
+pub fn round_step(least: f64) -> (f64, u32) {
+    /// Beyond any reading; below, any difference that is seen.
+    const POWERS: i32 = 18;
+    for exponent in -6..POWERS {
+        let power = if exponent < 0 { 1.0 / power_of_ten(-exponent) } else { power_of_ten(exponent) };
+        for factor in [1.0, 2.0, 5.0] {
+            if factor * power >= least * (1.0 - 1e-9) {
+                return (factor * power, u32::try_from(-exponent).unwrap_or(0));
+            }
+        }
+    }
+    (power_of_ten(POWERS), 0)
+}
+
+/// Exact, where repeated division by ten would not be.
+fn power_of_ten(exponent: i32) -> f64 {
+    (0..exponent).fold(1.0, |power, _| power * 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(low: f64, high: f64, unit: f64, expected: &[&str]) {
+        let levels: Vec<String> = Scale::new(low, high, unit).levels.into_iter().map(|(_, words)| words).collect();
+        assert_eq!(levels, expected);
+    }
+
+    #[test]
+    fn levels_are_round() {
+        check(0.0, 100.0, 1.0, &["0", "20", "40", "60", "80", "100"]);
+        check(0.0, 11.69 * 1_073_741_824.0, 1_073_741_824.0, &["0", "2", "4", "6", "8", "10"]);
+        check(0.0, 3000.0, 1.0, &["0", "500", "1,000", "1,500", "2,000", "2,500", "3,000"]);
+        check(2.7, 3.3, 1.0, &["2.7", "2.8", "2.9", "3.0", "3.1", "3.2", "3.3"]);
+        check(-2.0, 2.0, 1.0, &["−2", "−1", "0", "1", "2"]);
+        check(3.0, 3.0, 1.0, &["3.0", "3.2", "3.4", "3.6", "3.8", "4.0"]);
+    }
+
+    proptest! {
+        #[test]
+        fn levels_are_few_and_within(low in -1e3..1e12_f64, span in 1e-5..1e12_f64) {
+            let scale = Scale::new(low, low + span, 1.0);
+            prop_assert!(!scale.levels.is_empty() && scale.levels.len() <= 8, "{:?}", scale);
+            prop_assert!(scale.levels.iter().all(|(y, _)| (-1e-6..=1.000_001).contains(y)), "{:?}", scale);
+        }
+    }
+}
