@@ -4,8 +4,6 @@ mod fold;
 
 use serde::{Deserialize, Serialize};
 
-use super::event::What;
-
 /// A run, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -55,38 +53,6 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom: Option<String>,
 }
-
-impl Run {
-    /// Takes what happened to it: a run is what its events come to, for the agent's store and for a page alike.
-    pub fn apply(&mut self, time_ms: u64, what: &What) {
-        match what {
-            What::RunStarted { run } => *self = (**run).clone(),
-            What::RunConfig { config, max_iters } => {
-                (self.config, self.max_iters) = (Some(config.clone()), *max_iters);
-            }
-            What::RunParameters { parameters_millions } => self.parameters_millions = Some(*parameters_millions),
-            What::RunPlanned { plan } => self.plan = Some(plan.clone()),
-            What::RunIteration(iteration) => self.last = Some(*iteration),
-            What::RunEvaluation(evaluation) => self.last_evaluation = Some(*evaluation),
-            What::RunMemory { gpu, bytes } => {
-                if !self.gpus.contains(gpu) && self.gpus.len() < GPUS_MAX {
-                    self.gpus.push(gpu.clone());
-                }
-                self.gpu_memory_peak_bytes = self.gpu_memory_peak_bytes.max(Some(*bytes));
-            }
-            What::RunOom { message } => self.oom = Some(message.clone()),
-            What::RunStatus { status, energy_joules } => {
-                self.status = *status;
-                self.ended_ms = status.has_ended().then_some(time_ms);
-                self.energy_joules = energy_joules.or(self.energy_joules);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Cards of one run at most: more than a machine holds.
-const GPUS_MAX: usize = 64;
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -68,6 +68,11 @@ async fn ask(method: &str, path: &str, token: Option<&str>, body: Option<&str>) 
     Err(said.unwrap_or_else(|_| format!("{} {}", response.status(), response.status_text())))
 }
 
+/// The body of an answer, for who reads it himself.
+pub async fn body(path: &str, token: &str) -> Result<String, Failed> {
+    ask("GET", path, Some(token), None).await
+}
+
 async fn get<T: DeserializeOwned>(path: &str, token: &str) -> Result<T, Failed> {
     let text = ask("GET", path, Some(token), None).await?;
     serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))

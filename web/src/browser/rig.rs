@@ -160,11 +160,3 @@ pub fn lead(event: &Event, href: &str) {
 pub fn reload() {
     drop(window().location().reload());
 }
-
-/// Keeps the pointer's events with the element that the press began on.
-pub fn hold_pointer(event: &web_sys::PointerEvent) {
-    let element = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
-    if let Some(element) = element {
-        drop(element.set_pointer_capture(event.pointer_id()));
-    }
-}

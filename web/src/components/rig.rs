@@ -3,7 +3,6 @@
 pub mod access;
 pub mod alerts;
 pub mod gpu;
-pub mod history;
 pub mod log;
 pub mod neighbours;
 pub mod oom;
@@ -14,7 +13,7 @@ pub mod status;
 use headroom_shared::protocol::{alert::Settings, history::History};
 use leptos::prelude::*;
 
-use crate::state::rig::{Changed, Rig, connection::Connection, plot::Range, run::current, view::View};
+use crate::state::rig::{Changed, Rig, connection::Connection, plot::Range, run::current};
 
 /// What a part asks of the page, which alone speaks with the agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,12 +84,6 @@ pub struct Desk {
     pub ahead_ms: RwSignal<i64>,
     /// The run that a person chose.
     pub chosen_run: RwSignal<Option<String>>,
-    /// The card whose history is shown, where a person chose one.
-    pub chosen_card: RwSignal<Option<String>>,
-    /// Which part of history is looked at.
-    pub view: RwSignal<View>,
-    /// History of the chosen card, over what is looked at.
-    pub history: RwSignal<Fetched>,
     /// History of the shown run's card, over the run.
     pub run_history: RwSignal<Fetched>,
     /// What the owner set.
@@ -114,9 +107,6 @@ impl Desk {
             now_ms: RwSignal::new(now_ms),
             ahead_ms: RwSignal::new(0),
             chosen_run: RwSignal::new(None),
-            chosen_card: RwSignal::new(None),
-            view: RwSignal::new(View::default()),
-            history: RwSignal::new(Fetched::Nothing),
             run_history: RwSignal::new(Fetched::Nothing),
             settings: RwSignal::new(Settings::default()),
             kept: RwSignal::new(Kept::Unknown),
@@ -180,15 +170,6 @@ impl Desk {
     /// The same without following it.
     pub fn agent_now_ms_untracked(self) -> u64 {
         self.now_ms.get_untracked().saturating_add_signed(self.ahead_ms.get_untracked())
-    }
-
-    /// UUID of the card whose history is shown; followed.
-    pub fn card(self) -> Option<String> {
-        let chosen = self.chosen_card.get();
-        self.about(|rig| {
-            let chosen = chosen.filter(|uuid| rig.card(uuid).is_some());
-            chosen.or_else(|| rig.cards.first().map(|card| card.gpu.uuid.clone()))
-        })
     }
 
     /// Number of the run that is shown; followed.

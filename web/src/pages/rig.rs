@@ -13,7 +13,6 @@ use crate::{
             access::Access,
             alerts::{Alerts, Fired},
             gpu::Gpus,
-            history::HistoryPanel,
             log::Log,
             neighbours::Neighbours,
             processes::Processes,
@@ -27,7 +26,8 @@ use crate::{
 /// The page.
 #[component]
 pub fn RigPage() -> impl IntoView {
-    let desk = client::begin();
+    let client = client::begin();
+    let desk = client.desk;
     // What was shown stays, however old; before the first greeting there is nothing to show.
     let has_any = Memo::new(move |_| desk.connection.with(|connection| connection.was_live));
     // Without a card there is nobody to have processes or a history.
@@ -49,7 +49,7 @@ pub fn RigPage() -> impl IntoView {
                     <RunPanel desk />
                     {part(move || has_cards.get().then(|| view! {
                         <Processes desk />
-                        <HistoryPanel desk />
+                        {history::chart(client)}
                     }))}
                     <div class="rig__two">
                         <Alerts desk />

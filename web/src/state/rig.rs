@@ -4,9 +4,7 @@
 pub mod alerts;
 pub mod card;
 pub mod connection;
-pub mod curve;
 pub mod link;
-pub mod losses;
 pub mod neighbours;
 pub mod plot;
 pub mod processes;
@@ -14,7 +12,6 @@ pub mod run;
 #[cfg(test)]
 pub mod sample;
 pub mod spark;
-pub mod view;
 pub mod words;
 
 use std::collections::VecDeque;
@@ -30,8 +27,8 @@ use headroom_shared::protocol::{
     state::{DriverState, State},
 };
 
+use super::rig_charts::losses::Losses;
 use card::{Card, N_METRICS};
-use losses::Losses;
 
 /// Cards at most; an agent that tells more is not ours.
 const CARDS_MAX: usize = 64;
@@ -208,7 +205,9 @@ impl Rig {
         let mut before = std::mem::take(&mut self.runs);
         for run in hello.runs.into_iter().take(RUNS_MAX) {
             let known = before.iter().position(|watched| watched.run.id == run.id).map(|at| before.swap_remove(at));
-            let (losses, is_whole) = known.map_or((Losses::default(), false), |known| (known.losses, known.is_whole));
+            let (mut losses, is_whole) =
+                known.map_or((Losses::default(), false), |known| (known.losses, known.is_whole));
+            losses.max_iters = run.max_iters;
             self.runs.push(Watched { run, losses, is_whole });
         }
     }
@@ -290,7 +289,8 @@ impl Rig {
         if let Some(watched) = self.runs.iter_mut().find(|watched| watched.run.id == run) {
             let live = std::mem::take(&mut watched.losses);
             events.iter().for_each(|event| watched.losses.take(&event.what));
-            watched.losses.go_on(live);
+            // What was printed while these were fetched may be behind their end.
+            watched.losses.go_on(&live);
             watched.is_whole = true;
         }
         Changed { events: true, ..Changed::default() }

@@ -3,6 +3,9 @@
 use super::{Run, RunStatus};
 use crate::protocol::event::What;
 
+/// Cards of one run at most: more than a machine holds.
+const GPUS_MAX: usize = 64;
+
 impl Run {
     /// Takes in what happened to this run at a time. What says nothing of it changes nothing.
     ///
@@ -19,7 +22,7 @@ impl Run {
             What::RunIteration(iteration) => self.last = Some(*iteration),
             What::RunEvaluation(evaluation) => self.last_evaluation = Some(*evaluation),
             What::RunMemory { gpu, bytes } => {
-                if !self.gpus.contains(gpu) {
+                if !self.gpus.contains(gpu) && self.gpus.len() < GPUS_MAX {
                     self.gpus.push(gpu.clone());
                 }
                 self.gpu_memory_peak_bytes = self.gpu_memory_peak_bytes.max(Some(*bytes));

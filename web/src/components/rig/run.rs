@@ -5,18 +5,21 @@ use leptos::prelude::*;
 
 use super::{Desk, oom::Oom};
 use crate::{
-    components::dynamic::{part, words},
+    components::{
+        dynamic::{part, words},
+        rig_charts::LossChart,
+    },
     state::{
         format,
         rig::{
-            curve::{Curves, curves},
+            Watched,
             plot::{self, Plot, columns, plot},
             processes::predicted_bytes,
             run::{self, Fact, facts, share_done},
             words as said,
         },
     },
-    text::{self, Key, say, t},
+    text::{self, say, t},
 };
 
 /// The command that makes a run known.
@@ -113,53 +116,13 @@ fn fact(fact: Fact) -> impl IntoView {
 }
 
 fn losses(desk: Desk, id: StoredValue<String>) -> impl IntoView {
-    let drawn = Memo::new(move |_| {
+    let losses = Signal::derive(move || {
         id.with_value(|id| {
-            desk.events(|rig| rig.runs.iter().find(|w| w.run.id == *id).and_then(|watched| curves(&watched.losses)))
+            let found = |watched: &Watched| watched.losses.clone();
+            desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).map(found)).unwrap_or_default()
         })
     });
-    let ask = move |look: fn(&Curves) -> String| drawn.with(|drawn| drawn.as_ref().map(look).unwrap_or_default());
-    let is_empty = Memo::new(move |_| drawn.with(Option::is_none));
-    let newest = move || {
-        let words = of(desk, id, |run| run.last.and_then(|last| last.loss).map(run::loss)).flatten();
-        words.unwrap_or_else(|| t(text::RIG_NO_LOSSES).to_owned())
-    };
-    view! {
-        <figure class="run__chart">
-            <figcaption class="run__caption"><h3>{t(text::RIG_LOSSES)}</h3></figcaption>
-            {part(move || match is_empty.get() {
-                true => view! { <p class="run__empty">{t(text::RIG_NO_LOSSES)}</p> }.into_any(),
-                false => view! {
-                    <div class="run__drawing">
-                        <svg viewBox="0 0 600 160" preserveAspectRatio="none" role="img" data-testid="losses"
-                            aria-label=words(move || format!("{}: {}", t(text::RIG_LOSSES), newest()))>
-                            <path class="run__line run__line--iteration" d=words(move || ask(|c| c.iterations.clone())) />
-                            <path class="run__line run__line--train" d=words(move || ask(|c| c.train.clone())) />
-                            <path class="run__line run__line--val" d=words(move || ask(|c| c.val.clone())) />
-                        </svg>
-                        <span class="run__end run__end--top">{words(move || ask(|c| run::loss(c.y_max)))}</span>
-                        <span class="run__end run__end--bottom">{words(move || ask(|c| run::loss(c.y_min)))}</span>
-                        <span class="run__end run__end--right">{words(move || ask(|c| said::with_unit(&headroom_shared::decimal::fixed(c.x_max, 0), "")))}</span>
-                    </div>
-                    <ul class="run__legend">
-                        {legend("iteration", text::RIG_EACH_ITERATION)}
-                        {legend("train", text::RIG_TRAIN_LOSS)}
-                        {legend("val", text::RIG_VAL)}
-                    </ul>
-                }.into_any(),
-            })}
-        </figure>
-    }
-}
-
-/// A line's sign with its name.
-fn legend(line: &'static str, name: Key) -> impl IntoView {
-    view! {
-        <li>
-            <svg class="run__key" viewBox="0 0 20 8" aria-hidden="true"><path class=format!("run__line run__line--{line}") d="M0 4H20" /></svg>
-            {t(name)}
-        </li>
-    }
+    view! { <div class="run__chart"><LossChart losses /></div> }
 }
 
 /// What is drawn of a run's memory: the card's, the plan's peak as a share of the top, and the range.

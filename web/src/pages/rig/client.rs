@@ -46,7 +46,7 @@ pub struct Client {
 }
 
 /// Connects, and keeps connected for as long as the page lives.
-pub fn begin() -> Desk {
+pub fn begin() -> Client {
     let code = taken_code();
     let now_ms = chrome::now_ms();
     let (connection, first) = Connection::begin(now_ms, chrome::kept_token(), code);
@@ -79,7 +79,7 @@ pub fn begin() -> Desk {
     });
     keep_history(client);
     client.run(Some(first));
-    desk
+    client
 }
 
 /// The code in the address, which is in nobody's address from then on.

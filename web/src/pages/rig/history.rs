@@ -1,12 +1,17 @@
-//! What is fetched besides the stream: the minute before the page was opened, a run's losses, and ranges of history.
+//! What is fetched besides the stream: the minute before the page was opened, a run's losses and its memory.
 
 use leptos::{prelude::*, task::spawn_local};
+
+use std::rc::Rc;
 
 use super::client::Client;
 use crate::{
     agent_client::rest,
-    components::rig::Fetched,
-    state::rig::{card::RECENT_MS, plot::Range},
+    components::{
+        rig::Fetched,
+        rig_charts::{Fetch, HistoryChart},
+    },
+    state::rig::{card::RECENT_MS, connection::Stage, plot::Range, words},
 };
 
 /// Points of a chart; it has as many columns.
@@ -19,9 +24,7 @@ const STALE_AFTER_MS: u64 = 1_800_000;
 /// Keeps all of it in step with what is shown.
 pub fn keep_history(client: Client) {
     let desk = client.desk;
-    let live = Memo::new(move |_| {
-        desk.connection.with(|connection| connection.stage == crate::state::rig::connection::Stage::Live)
-    });
+    let live = is_live(client);
 
     // The sparklines of a page that has just been opened, and after a restart that nobody recorded.
     Effect::new(move |_| {
@@ -58,23 +61,8 @@ pub fn keep_history(client: Client) {
         }
     });
 
-    // History of the card that is looked at. What follows now moves on by itself; half an hour later it is fetched anew.
+    // Memory of the card of the run that is shown. What follows now moves on by itself; half an hour later it is fetched anew.
     let generation = Memo::new(move |_| desk.now_ms.get() / STALE_AFTER_MS);
-    let looked_at = Memo::new(move |_| (desk.card(), desk.view.with(|view| view.window), generation.get(), live.get()));
-    Effect::new(move |_| {
-        let (Some(uuid), window, _, true) = looked_at.get() else { return };
-        let range = desk.view.with_untracked(|view| view.range(desk.agent_now_ms_untracked()));
-        let is_same = move || looked_at.get_untracked().1 == window;
-        spawn_local(async move {
-            let fetched = fetch(client, &uuid, range).await;
-            // Somebody may look elsewhere by now.
-            if is_same() {
-                desk.history.set(fetched);
-            }
-        });
-    });
-
-    // And of the card of the run that is shown.
     let of_run = Memo::new(move |_| {
         let id = run.get()?;
         let (gpu, ended_ms) = desk.events(|rig| {
@@ -100,4 +88,33 @@ async fn fetch(client: Client, uuid: &str, range: Range) -> Fetched {
         Ok(history) => Fetched::History(history),
         Err(message) => Fetched::Failed(message),
     }
+}
+
+fn is_live(client: Client) -> Memo<bool> {
+    Memo::new(move |_| client.desk.connection.with(|connection| connection.stage == Stage::Live))
+}
+
+/// The cards' history, fed by the agent.
+pub fn chart(client: Client) -> impl IntoView {
+    let desk = client.desk;
+    let fetch: Fetch =
+        Rc::new(move |path| Box::pin(async move { rest::body(path.trim_start_matches('/'), &client.token()).await }));
+    let gpus = Signal::derive(move || desk.about(|rig| rig.cards.iter().map(|card| card.gpu.clone()).collect()));
+    let live = is_live(client);
+    // It stands still where nobody answers, so that nobody is asked.
+    let newest_ms = Memo::new(move |last: Option<&u64>| match live.get() {
+        true => desk.agent_now_ms(),
+        false => last.copied().unwrap_or_default(),
+    });
+    let planned = Signal::derive(move || {
+        let id = desk.run()?;
+        desk.events(|rig| {
+            let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
+            let plan = run.plan.as_ref().filter(|_| !run.status.has_ended())?;
+            Some((run.gpus.first().cloned()?, plan.peak_bytes))
+        })
+    });
+    let paused =
+        Signal::derive(move || desk.about(|rig| rig.state.as_ref().and_then(|state| words::history(&state.history))));
+    view! { <div class="panel"><HistoryChart gpus fetch newest_ms planned paused /></div> }
 }

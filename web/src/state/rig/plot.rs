@@ -28,12 +28,6 @@ impl Range {
     pub const fn span_ms(self) -> u64 {
         self.to_ms.saturating_sub(self.from_ms)
     }
-
-    /// A time in it, by its share from 0 to 1.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-    pub fn at(self, share: f64) -> u64 {
-        self.from_ms.saturating_add((self.span_ms() as f64 * share.clamp(0.0, 1.0)) as u64)
-    }
 }
 
 /// Least, mean and greatest of a column.

@@ -47,7 +47,7 @@ fn what_was_missed_comes_before_what_came_meanwhile() {
     let missed = (12..=20).map(|id| event(id, What::RunIteration(iteration(id - 10, 2.5)))).collect();
     let past = Past { events: missed, done: true, telemetry: vec![telemetry(1), telemetry(2)], ..Past::default() };
     rig.hear(ServerMessage::Past(past), true);
-    let iters: Vec<f64> = rig.runs[0].losses.iterations.points().map(|point| point.0).collect();
+    let iters: Vec<f64> = rig.runs[0].losses.iterations().iter().map(|point| point.iter as f64).collect();
     assert_eq!(iters, (1..=11).map(f64::from).collect::<Vec<_>>());
     // Told twice, taken once; and the run is not folded back to what it was on the way.
     rig.hear(printed(15, 5), true);
@@ -88,9 +88,9 @@ fn a_run_is_folded_and_its_losses_from_before_are_put_in_front() {
         .collect();
     rig.take_losses("a", &before);
     assert!(rig.runs[0].is_whole);
-    let iters: Vec<f64> = rig.runs[0].losses.iterations.points().map(|point| point.0).collect();
+    let iters: Vec<f64> = rig.runs[0].losses.iterations().iter().map(|point| point.iter as f64).collect();
     assert_eq!((iters.len(), iters[0], iters[10]), (11, 20.0, 300.0));
-    assert_eq!(rig.runs[0].losses.val.points().count(), 1);
+    assert_eq!(rig.runs[0].losses.evaluations().len(), 1);
     let ended = What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: Some(3600.0) };
     rig.hear(ServerMessage::Event(event(12, ended)), false);
     assert_eq!(rig.runs[0].run.ended_ms, Some(T + 12));
@@ -138,7 +138,7 @@ fn a_day_of_events_stays_within_its_bounds() {
     }
     assert_eq!((rig.log.len(), rig.runs.len()), (LOG_MAX, RUNS_MAX));
     let going = rig.runs.iter().find(|watched| watched.run.id == "a").expect("a run that goes on stays");
-    assert!(going.losses.iterations.points().count() <= losses::POINTS_MAX + 1);
+    assert!(going.losses.iterations().len() <= KEPT_MAX);
 }
 
 #[test]

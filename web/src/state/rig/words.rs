@@ -48,19 +48,6 @@ pub fn metric(metric: Metric, number: f64) -> String {
     }
 }
 
-/// The name of a metric.
-pub const fn metric_name(metric: Metric) -> Key {
-    match metric {
-        Metric::MemoryUsed => text::RIG_MEMORY,
-        Metric::Utilization => text::RIG_UTILIZATION,
-        Metric::MemoryUtilization => text::RIG_MEMORY_UTILIZATION,
-        Metric::Power => text::RIG_POWER,
-        Metric::Temperature => text::RIG_TEMPERATURE,
-        Metric::ClockSm => text::RIG_CLOCK,
-        Metric::ClockMemory => text::RIG_MEMORY_CLOCK,
-    }
-}
-
 /// Why a reading is missing.
 pub fn why(why: Why) -> &'static str {
     t(match why {

@@ -1,6 +1,8 @@
 //! A run's losses, thinned so that a run of any length draws as fast as a short one. What is thinned out is never an
 //! extreme, never the newest, and never that a loss was no number.
 
+use headroom_shared::protocol::event::What;
+
 use crate::text::{self, Text};
 
 use super::scale::number;
@@ -42,6 +44,23 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Takes what an event says of losses.
+    pub fn take(&mut self, what: &What) {
+        match what {
+            What::RunConfig { max_iters, .. } => self.max_iters = max_iters.or(self.max_iters),
+            What::RunIteration(iteration) => self.take_iteration(iteration.iter, iteration.loss),
+            What::RunEvaluation(found) => self.take_evaluation(found.iter, found.train_loss, found.val_loss),
+            _ => {}
+        }
+    }
+
+    /// Goes on with others, which may begin before these end.
+    pub fn go_on(&mut self, live: &Self) {
+        live.iterations.iter().for_each(|point| self.take_iteration(point.iter, point.loss));
+        live.evaluations.iter().for_each(|found| self.take_evaluation(found.iter, found.train, found.val));
+        self.max_iters = live.max_iters.or(self.max_iters);
+    }
+
     /// Takes a printed iteration. A run that goes on from a checkpoint prints numbers again: the newer count.
     pub fn take_iteration(&mut self, iter: u64, loss: Option<f64>) {
         self.iterations.truncate(self.iterations.partition_point(|point| point.iter < iter));
