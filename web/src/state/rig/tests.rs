@@ -138,7 +138,7 @@ fn a_day_of_events_stays_within_its_bounds() {
     }
     assert_eq!((rig.log.len(), rig.runs.len()), (LOG_MAX, RUNS_MAX));
     let going = rig.runs.iter().find(|watched| watched.run.id == "a").expect("a run that goes on stays");
-    assert!(going.losses.iterations().len() <= KEPT_MAX);
+    assert!(going.losses.iterations().len() <= crate::state::rig_charts::losses::KEPT_MAX);
 }
 
 #[test]
