@@ -15,6 +15,9 @@ use std::{
 
 /// A first visit fetches no more than this, everything together (DESIGN: 250 KB).
 const FIRST_LOAD_BYTES_MAX: usize = 250_000;
+/// The page of a rig comes from its own agent, once, and is kept until that is updated; it has the protocol, the charts
+/// and, for a run that dies, the whole simulation.
+const RIG: (&str, usize) = ("rig.html", 420_000);
 /// A module that is fetched on demand is no larger than this, with its JavaScript (DESIGN: 200 KB).
 const LAZY_MODULE_BYTES_MAX: usize = 200_000;
 
@@ -36,7 +39,7 @@ struct PageFile {
 pub fn run(shell: &Shell) -> Result<()> {
     let files = read(&shell.root.join("dist"))?;
     let mut of_pages: Vec<&str> = Vec::new();
-    let mut largest = 0;
+    let mut loads: Vec<(&str, usize)> = Vec::new();
     for page in files.iter().filter(|file| file.name.ends_with(".html")) {
         let first = in_one_language(&files, first_load(&files, &page.name));
         println!("first load of {}, as brotli:", page.name);
@@ -45,8 +48,9 @@ pub fn run(shell: &Shell) -> Result<()> {
         }
         let bytes: usize =
             files.iter().filter(|file| first.contains(&file.name.as_str())).map(|file| file.sent_bytes).sum();
-        println!("  {bytes:>9}  together, of {FIRST_LOAD_BYTES_MAX} bytes at most");
-        largest = largest.max(bytes);
+        let bytes_max = first_load_bytes_max(&page.name);
+        println!("  {bytes:>9}  together, of {bytes_max} bytes at most");
+        loads.push((&page.name, bytes));
         of_pages.extend(first);
     }
     let lazy: BTreeMap<&str, usize> = lazy_modules(&files, &of_pages);
@@ -58,7 +62,11 @@ pub fn run(shell: &Shell) -> Result<()> {
         println!("  nothing");
     }
     judge_script(&files)?;
-    judge(largest, &lazy)
+    judge(&loads, &lazy)
+}
+
+fn first_load_bytes_max(page: &str) -> usize {
+    if page == RIG.0 { RIG.1 } else { FIRST_LOAD_BYTES_MAX }
 }
 
 fn judge_script(files: &[PageFile]) -> Result<()> {
@@ -74,9 +82,11 @@ fn judge_script(files: &[PageFile]) -> Result<()> {
     Ok(())
 }
 
-fn judge(first_bytes: usize, lazy: &BTreeMap<&str, usize>) -> Result<()> {
-    if first_bytes > FIRST_LOAD_BYTES_MAX {
-        return Err(Failure::new(format!("the first load takes {first_bytes} bytes, over {FIRST_LOAD_BYTES_MAX}"))
+/// `loads` are the pages with their first loads.
+fn judge(loads: &[(&str, usize)], lazy: &BTreeMap<&str, usize>) -> Result<()> {
+    if let Some((page, bytes)) = loads.iter().find(|(page, bytes)| *bytes > first_load_bytes_max(page)) {
+        let bytes_max = first_load_bytes_max(page);
+        return Err(Failure::new(format!("the first load of {page} takes {bytes} bytes, over {bytes_max}"))
             .hint("see what grew: `twiggy top` on the wasm, or move what is not needed at once to the lazy module"));
     }
     match lazy.iter().find(|(_, bytes)| **bytes > LAZY_MODULE_BYTES_MAX) {
@@ -231,8 +241,9 @@ mod tests {
     #[test]
     fn a_page_over_its_bar_fails() {
         let none = BTreeMap::new();
-        judge(FIRST_LOAD_BYTES_MAX, &none).expect("at the bar");
-        judge(FIRST_LOAD_BYTES_MAX + 1, &none).expect_err("over the bar");
-        judge(0, &BTreeMap::from([("gpu", LAZY_MODULE_BYTES_MAX + 1)])).expect_err("over the bar");
+        judge(&[("index.html", FIRST_LOAD_BYTES_MAX), RIG], &none).expect("at the bar");
+        judge(&[("index.html", FIRST_LOAD_BYTES_MAX + 1)], &none).expect_err("over the bar");
+        judge(&[("index.html", 1), (RIG.0, RIG.1 + 1)], &none).expect_err("over the bar");
+        judge(&[], &BTreeMap::from([("gpu", LAZY_MODULE_BYTES_MAX + 1)])).expect_err("over the bar");
     }
 }
