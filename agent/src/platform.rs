@@ -21,6 +21,7 @@ pub enum Ending {
     /// By itself, with a status.
     Exited(i32),
     /// By a signal.
+    #[cfg_attr(windows, expect(dead_code, reason = "there are none there"))]
     Killed(i32),
 }
 
@@ -32,5 +33,6 @@ pub struct Screen {
     /// The child's side.
     pub theirs: File,
     /// The terminal that it looks like.
+    #[cfg_attr(windows, expect(dead_code, reason = "no such terminal is made there"))]
     pub like: File,
 }
