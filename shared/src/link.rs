@@ -5,8 +5,8 @@
 //! that change no figure: a link is posted in forums. Every other value does. A key a reader does not know is kept and
 //! named, so that an old page opens a new link and says what it left out.
 //!
-//! Only read, never written: `config=`, a whole text as a person would paste it, which is how a page that embeds the
-//! calculator hands over what its author wrote. The link's other keys override it.
+//! And `config=`, a whole text as a person would paste it, which is how a page that embeds the calculator hands over what
+//! its author wrote, and the rig's page what a run printed. The link's other keys override it.
 
 use crate::{
     memory::message::TorchVersion,
@@ -21,6 +21,9 @@ pub const VERSION: u32 = 1;
 
 /// The longest fragment that is read; browsers and forums cut far below it.
 pub const MAX_LINK_BYTES: usize = 64 * 1024;
+
+/// The longest text in a link: each of its bytes may take three.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// Keys that say where a run writes and what it is called, and nothing of what it takes.
 const PRIVATE_KEYS: [&str; 4] = ["out_dir", "wandb_log", "wandb_project", "wandb_run_name"];
@@ -80,12 +83,7 @@ impl Link {
 #[must_use]
 pub fn encode(settings: &Settings, options: &Options) -> String {
     let mut fragment = VERSION.to_string();
-    let mut push = |key: &str, value: &str| {
-        fragment.push('&');
-        percent_encode(key, &mut fragment);
-        fragment.push('=');
-        percent_encode(value, &mut fragment);
-    };
+    let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
     let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, settings.values.get(key.name)?)));
     let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
     let all = known.chain(unknown).filter(|(name, setting)| travels(settings, name, &setting.value));
@@ -96,6 +94,31 @@ pub fn encode(settings: &Settings, options: &Options) -> String {
             value => push(name, &value.to_string()),
         }
     }
+    encode_options(options, &mut push);
+    fragment
+}
+
+/// Writes a fragment of a text as it is and the options, without the `#`; a text beyond `MAX_TEXT_BYTES` stays out. It is
+/// read only where it is opened, so that whoever writes it needs no reader of configs.
+#[must_use]
+pub fn encode_text(config: &str, options: &Options) -> String {
+    let mut fragment = VERSION.to_string();
+    let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
+    if !config.trim().is_empty() && config.len() <= MAX_TEXT_BYTES {
+        push("config", config);
+    }
+    encode_options(options, &mut push);
+    fragment
+}
+
+fn push(fragment: &mut String, key: &str, value: &str) {
+    fragment.push('&');
+    percent_encode(key, fragment);
+    fragment.push('=');
+    percent_encode(value, fragment);
+}
+
+fn encode_options(options: &Options, push: &mut impl FnMut(&str, &str)) {
     let default = Options::default();
     push("gpu", &options.gpu);
     if let Some(bytes) = options.vram_bytes {
@@ -128,7 +151,6 @@ pub fn encode(settings: &Settings, options: &Options) -> String {
             push(name, "1");
         }
     }
-    fragment
 }
 
 /// Whether a string reads back as itself without quotes: no number, name of Python's or anything else that evaluates.

@@ -1,7 +1,9 @@
-//! What a browser benchmark calls: the time of one plan, in the page as it is shipped.
+//! What a browser benchmark measures: the time of one plan, in the page as it is shipped.
+//!
+//! The calculator's program alone exports it: an export is never left out, and would take the whole simulation into the
+//! programs of pages that have no use for it.
 
 use headroom_shared::plan::plan;
-use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::{
     browser,
@@ -20,16 +22,14 @@ fn mean_millis(n: u32, mut work: impl FnMut() -> bool) -> f64 {
 }
 
 /// Mean milliseconds of one plan of what the page's link says.
-#[wasm_bindgen]
-pub fn bench_plan(n: u32) -> f64 {
+pub fn plan_millis(n: u32) -> f64 {
     let answer = Answer::of(&session());
     let request = answer.plan().map(|plan| plan.request.clone());
     mean_millis(n, || request.clone().is_some_and(|request| std::hint::black_box(plan(request)).is_ok()))
 }
 
 /// Mean milliseconds from the text to a plan with its timeline: what one keystroke costs before anything is drawn.
-#[wasm_bindgen]
-pub fn bench_keystroke(n: u32) -> f64 {
+pub fn keystroke_millis(n: u32) -> f64 {
     let session = session();
     mean_millis(n, || std::hint::black_box(Answer::of(&session)).plan().is_some())
 }

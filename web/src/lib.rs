@@ -3,7 +3,7 @@
 //! Each page is a program of its own, so that a visit fetches no more than it shows.
 
 mod agent_client;
-mod bench;
+pub mod bench;
 mod browser;
 mod components;
 mod pages;

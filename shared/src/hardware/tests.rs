@@ -360,3 +360,16 @@ fn context_of_a_custom_card_is_that_of_the_nearest_row() {
     assert!(strange.band_low < strange.bytes && strange.bytes < strange.band_high);
     assert!(row.context(ModuleLoading::Eager).bytes > row.context(ModuleLoading::Lazy).bytes + 512 * MIB);
 }
+
+/// What the rig's page writes into a link of a card, which has no table: NVML's name, and for a GeForce its memory, since
+/// those were sold with several sizes under one name. Elsewhere the name has the size, or there is one.
+#[test]
+fn every_card_is_found_by_what_nvml_tells() {
+    for device in devices() {
+        let gib = (device.total_bytes as f64 / (1_u64 << 30) as f64).ceil();
+        let is_geforce = device.reported_name.contains("GeForce");
+        let size = if is_geforce { format!(" {gib}GB") } else { String::new() };
+        let name = format!("NVIDIA {}{size}", device.reported_name);
+        assert_eq!(find(&name).map(|found| &found.name), Ok(&device.name), "{name}");
+    }
+}

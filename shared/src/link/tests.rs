@@ -28,6 +28,16 @@ fn a_link_is_short_and_readable() {
 }
 
 #[test]
+fn a_text_travels_as_it_is_and_one_that_is_too_long_stays_out() {
+    let options = Options { gpu: "L4".into(), other_processes_bytes: 5, ..Options::default() };
+    let text = "Overriding: batch_size = 64\nbatch_size = 8  # 100 % & more=1\n";
+    let link = decode(&encode_text(text, &options));
+    assert_eq!((link.config.as_str(), &link.options), (text, &options));
+    let long = encode_text(&"x = 1\n".repeat(10_000), &options);
+    assert!(long.len() < 100 && decode(&long).options == options, "{long}");
+}
+
+#[test]
 fn a_link_opens_to_the_same_settings() {
     let text =
         "batch_size = 8\ninit_from = 'ü 2'\ndtype = 'float16'\ndevice = '12'\nbackend = 'True'\nmine = None\nx = 3\n";

@@ -234,13 +234,14 @@ fn a_run_shows_its_losses_its_end_and_what_to_change() {
             the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
         happens(7, json!({ "kind": "run_oom", "message": message }));
         happens(8, json!({ "kind": "run_status", "status": { "state": "exited", "code": 1 }, "energy_joules": 7.2e6 }));
-        until_says(page, "[data-testid=oom]", "logits (65536, 50304)").await;
-        until_says(page, "[data-testid=oom]", "batch_size = ").await;
+        until_says(page, "[data-testid=oom]", "Tried to allocate 6.14 GiB").await;
         until_says(page, "[data-testid=run-status]", "exit code 1").await;
         until_says(page, "[data-testid=facts]", "2.00 kWh").await;
         until_says(page, "[data-testid=facts]", "0.70 €").await;
-        page.click("#oom-plan").await;
-        page.until("the calculator has the fix", "document.querySelector('#verdict[data-fits=true]')").await;
+        page.click("#oom-all").await;
+        until_says(page, "[data-testid=explanation]", "logits (65536, 50304)").await;
+        page.until("the run's config went along", "document.querySelector('[data-testid=agreement]')").await;
+        page.until("there is a fix", "document.querySelector('[data-fix][data-fits=true]')").await;
     });
 }
 

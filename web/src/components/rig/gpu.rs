@@ -62,10 +62,8 @@ fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
         .filter(|words| !words.is_empty())
     };
     let lead = move |event: leptos::ev::MouseEvent| {
-        let session = id.with_value(|uuid| desk.look(|rig| rig.card(uuid).map(|card| plan_for(rig, card))));
-        if let Some(session) = session {
-            let fragment = session.fragment();
-            browser::keep_text(&fragment, &session.text);
+        let fragment = id.with_value(|uuid| desk.look(|rig| rig.card(uuid).map(|card| plan_for(rig, card))));
+        if let Some(fragment) = fragment {
             browser::rig::lead(&event, &format!("./{}#{fragment}", browser::query()));
         }
     };

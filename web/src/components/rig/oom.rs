@@ -1,4 +1,5 @@
-//! A run that died of an out-of-memory error: what it was, and the change that costs least.
+//! A run that died of an out-of-memory error: what it printed, and the way to the page that simulates the run, names the tensor
+//! and finds the change that costs least. That page's program is as large as this one's, and seldom needed.
 
 use leptos::prelude::*;
 
@@ -6,12 +7,7 @@ use super::Desk;
 use crate::{
     browser,
     components::dynamic::part,
-    state::{
-        diagnosis::{Shown, shown},
-        fixes::applied,
-        session::Session,
-    },
-    text::{self, say, t},
+    text::{self, t},
 };
 
 /// The panel, where there is such a message.
@@ -30,47 +26,17 @@ pub fn Oom(
             })
         })
     });
-    part(move || {
-        message.get().map(|(message, config)| {
-            let found = shown(&message, &config);
-            panel(message, config, found)
-        })
-    })
+    part(move || message.get().map(|(message, config)| panel(message, config)))
 }
 
-fn panel(message: String, config: String, found: Option<Shown>) -> impl IntoView {
-    let sentence = found.as_ref().map(|shown| shown.sentence.clone()).unwrap_or_default();
-    let fix = found.and_then(|shown| {
-        let fix = shown.fixes?.fixes.into_iter().next()?;
-        let session = shown.session?;
-        let after = applied(&session, &fix.changes, &say(&text::fix_why(session.options.gpu.as_str())));
-        Some(view! {
-            <p class="oom__fix">
-                {t(text::RIG_OOM_FIX)} ": " <code>{fix.settings.replace('\n', ", ")}</code> " · " {fix.facts}
-            </p>
-            {budget_link(after)}
-        })
-    });
+fn panel(message: String, config: String) -> impl IntoView {
     let printed = message.clone();
     let keep = move |_| browser::keep_message(&message, &config);
     view! {
         <div class="oom" role="alert" data-testid="oom">
             <h3 class="oom__title">{t(text::RIG_OOM)}</h3>
-            <p>{sentence}</p>
-            {fix}
-            " "
-            <a class="button" id="oom-all" href=format!("./diagnose.html{}", browser::query()) on:click=keep>{t(text::RIG_OOM_ALL)}</a>
-            <details class="oom__message">
-                <summary>{t(text::RIG_OOM_MESSAGE)}</summary>
-                <p>{printed}</p>
-            </details>
+            <p class="oom__message" tabindex="0">{printed}</p>
+            <a class="button button--primary" id="oom-all" href=format!("./diagnose.html{}", browser::query()) on:click=keep>{t(text::RIG_OOM_ALL)}</a>
         </div>
     }
-}
-
-/// A link to the calculator with the change made.
-fn budget_link(session: Session) -> impl IntoView {
-    let href = format!("./{}#{}", browser::query(), session.fragment());
-    let keep = move |_| browser::keep_text(&session.fragment(), &session.text);
-    view! { <a class="button button--primary" id="oom-plan" href=href on:click=keep>{t(text::RIG_OPEN_PLAN)}</a> }
 }

@@ -1,16 +1,12 @@
 //! Ways from the rig to other places: a card into the calculator, a browser's name for its token.
 
-use headroom_shared::{
-    hardware::{UnknownDevice, find},
-    session::Options,
-};
+use headroom_shared::{link::encode_text, session::Options, units::GIB};
 
 use super::{Rig, card::Card, processes::bytes_of_run};
-use crate::state::session::Session;
 
-/// The calculator's session for a card: its name and memory as they are, what others have of it now, and the config of
+/// The calculator's link for a card, as a fragment: its name and memory as they are, what others have of it now, and the config of
 /// the run on it, whose own share is free for a run.
-pub fn plan_for(rig: &Rig, card: &Card) -> Session {
+pub fn plan_for(rig: &Rig, card: &Card) -> String {
     let own = rig
         .runs
         .iter()
@@ -18,26 +14,13 @@ pub fn plan_for(rig: &Rig, card: &Card) -> Session {
         .find(|run| !run.status.has_ended() && run.gpus.contains(&card.gpu.uuid));
     let used = card.sample.as_ref().and_then(|sample| sample.memory_used_bytes.get().copied()).unwrap_or(0);
     let own_bytes = own.and_then(|run| bytes_of_run(card, &run.id)).unwrap_or(0);
-    let reserved = card.sample.as_ref().and_then(|sample| sample.memory_reserved_bytes.get().copied()).unwrap_or(0);
-    let total = card.total_bytes();
-    let mut options = Options { other_processes_bytes: used.saturating_sub(own_bytes), ..Options::default() };
-    match find(&card.gpu.name) {
-        Ok(device) => options.gpu = device.name.to_string(),
-        // Of those with one name it is the one of this size.
-        Err(UnknownDevice::Ambiguous { candidates, .. }) if total.is_some() => {
-            let far = |name: &&'static str| {
-                find(name).map_or(u64::MAX, |device| device.vram_bytes_nominal.abs_diff(total.unwrap_or(0)))
-            };
-            options.gpu = candidates.iter().min_by_key(|name| far(name)).map(ToString::to_string).unwrap_or_default();
-        }
-        // The driver's own share is nobody's: CUDA counts it out of the total.
-        Err(_) => {
-            options.gpu = String::new();
-            options.vram_bytes = total.map(|total| total.saturating_sub(reserved));
-        }
+    let mut gpu = card.gpu.name.trim_start_matches("NVIDIA ").to_owned();
+    // The table of cards stays with the calculator. A GeForce's name may be of several sizes, and takes its own along.
+    if let (true, Some(total)) = (gpu.contains("GeForce"), card.total_bytes()) {
+        gpu = format!("{gpu} {}GB", total.div_ceil(GIB));
     }
-    let text = own.and_then(|run| run.config.clone()).unwrap_or_else(|| Session::default().text);
-    Session { text, options }
+    let options = Options { gpu, other_processes_bytes: used.saturating_sub(own_bytes), ..Options::default() };
+    encode_text(own.and_then(|run| run.config.as_deref()).unwrap_or_default(), &options)
 }
 
 /// The one-use code of a pairing link's fragment.
@@ -79,10 +62,13 @@ pub fn device_name(user_agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::{ServerMessage, reading::Reading};
+    use headroom_shared::{hardware::find, protocol::ServerMessage};
 
     use super::*;
-    use crate::state::rig::sample::{gpu, hello, run, sample, slow};
+    use crate::state::{
+        rig::sample::{gpu, hello, run, sample, slow},
+        session::Session,
+    };
 
     fn rig(name: &str) -> Rig {
         let mut rig = Rig::default();
@@ -94,31 +80,35 @@ mod tests {
         rig
     }
 
-    #[test]
-    fn the_calculator_opens_with_the_card_as_it_is_now() {
-        let rig = rig("NVIDIA GeForce RTX 4070");
-        let session = plan_for(&rig, &rig.cards[0]);
-        assert_eq!(session.options.gpu, "GeForce RTX 4070");
-        assert_eq!((session.options.vram_bytes, session.options.other_processes_bytes), (None, 1 << 30));
-        let opened = Session::open(&session.fragment(), None).expect("a link").session;
-        assert_eq!(opened.options, session.options);
-        assert!(opened.text.contains("batch_size = 8"));
+    /// What the calculator makes of the first card's link.
+    fn opened(rig: &Rig) -> Session {
+        Session::open(&plan_for(rig, &rig.cards[0]), None).expect("a link").session
     }
 
     #[test]
-    fn a_card_of_several_sizes_is_the_one_of_its_size_and_an_unknown_one_has_its_own() {
-        let mut sized = rig("NVIDIA GeForce RTX 3060");
-        let session = plan_for(&sized, &sized.cards[0]);
-        assert_eq!(session.options.gpu, "GeForce RTX 3060 12GB");
-        sized.cards[0].gpu.name = "NVIDIA GeForce RTX 9999".to_owned();
-        sized.cards[0].gpu.memory_total_bytes = Reading::Is(20 << 30);
-        let session = plan_for(&sized, &sized.cards[0]);
-        assert_eq!((session.options.gpu.as_str(), session.options.vram_bytes), ("", Some((20 << 30) - (300 << 20))));
+    fn the_calculator_opens_with_the_card_as_it_is_now() {
+        let rig = rig("NVIDIA GeForce RTX 4070");
+        let session = opened(&rig);
+        assert_eq!(session.options.gpu, "GeForce RTX 4070 12GB");
+        assert_eq!((session.options.vram_bytes, session.options.other_processes_bytes), (None, 1 << 30));
+        assert_eq!(session.text, "batch_size = 8\n");
+    }
+
+    #[test]
+    fn the_calculator_finds_the_card_by_what_the_link_calls_it() {
+        for (name, found) in [
+            ("NVIDIA GeForce RTX 3060", "GeForce RTX 3060 12GB"),
+            ("NVIDIA GeForce RTX 4070", "GeForce RTX 4070"),
+            ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
+        ] {
+            let session = opened(&rig(name));
+            assert_eq!(find(&session.options.gpu).map(|device| &*device.name), Ok(found));
+        }
     }
 
     #[test]
     fn a_card_of_which_nothing_is_read_makes_a_link_all_the_same() {
-        assert!(plan_for(&Rig::default(), &Card::new(gpu(0))).fragment().contains("gpu="));
+        assert!(plan_for(&Rig::default(), &Card::new(gpu(0))).contains("gpu="));
     }
 
     #[test]
