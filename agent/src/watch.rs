@@ -193,6 +193,7 @@ fn started_run(id: &str, task: &Task, child: &Child, started_ms: u64) -> Run {
         energy_joules: None,
         plan: None,
         oom: None,
+        diagnosis: None,
     }
 }
 

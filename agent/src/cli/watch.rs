@@ -245,6 +245,9 @@ fn watch_it(request: Request, command: Vec<OsString>) -> Result<Exit, super::Err
         let next = next.filter(|_| request.retry && start < STARTS_MAX).cloned();
         if let Some(remedy) = &remedy {
             print::note(&said::remedy(remedy, request.retry, next.is_some()));
+            if let Some(record) = &watched.record {
+                record.append(&watched.id, What::RunDiagnosed { diagnosis: said::diagnosis(remedy) });
+            }
         }
         let (Some(next), true) = (next, watched.record.is_some()) else { return Ok(end(watched)) };
         let next_id = watch::new_id();

@@ -161,6 +161,7 @@ pub fn run(id: &str) -> Run {
         energy_joules: None,
         plan: None,
         oom: None,
+        diagnosis: None,
     }
 }
 

@@ -174,6 +174,7 @@ fn run(id: &str, started_ms: u64) -> Run {
         energy_joules: None,
         plan: None,
         oom: None,
+        diagnosis: None,
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     alert::Alert,
-    run::{Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
 };
 
 /// One of them.
@@ -67,6 +67,11 @@ pub enum What {
     RunOom {
         /// The message, as printed.
         message: String,
+    },
+    /// What the message means, for the very run that printed it.
+    RunDiagnosed {
+        /// What came out.
+        diagnosis: Diagnosis,
     },
     /// It is started again, with changes.
     RunRetried {

@@ -52,6 +52,22 @@ pub struct Run {
     /// The out-of-memory message that it died of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom: Option<String>,
+    /// What that message means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
+}
+
+/// What an out-of-memory message means, in the words of the command line, which are English.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// What happened: which tensor, when, and what was in its way.
+    pub sentence: String,
+    /// What the best change does, where one helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+    /// That change: the command with it, or its keys where the command takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// How a run stands.

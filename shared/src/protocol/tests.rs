@@ -13,7 +13,7 @@ use super::{
     history::{History, Metric, Past, Series},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState, State},
     *,
 };
@@ -167,6 +167,7 @@ fn run() -> Run {
         energy_joules: Some(3600.0),
         plan: Some(plan()),
         oom: None,
+        diagnosis: None,
     }
 }
 
@@ -267,6 +268,13 @@ fn every_event_has_its_form() {
         What::RunCheckpoint { folder: "out".to_owned() },
         What::RunMemory { gpu: gpu(), bytes: 6 * GIB },
         What::RunOom { message: "CUDA out of memory.".to_owned() },
+        What::RunDiagnosed {
+            diagnosis: Diagnosis {
+                sentence: "It failed on logits.".to_owned(),
+                change: Some("the same training, 2.1 GiB left".to_owned()),
+                command: Some("python train.py --batch_size=8".to_owned()),
+            },
+        },
         What::RunRetried { next: "1".to_owned(), changes: vec![("batch_size".to_owned(), "8".to_owned())] },
         status(RunStatus::Running),
         status(RunStatus::Stalled { since_ms: START_MS }),

@@ -2,6 +2,7 @@
 
 use headroom_shared::{
     advice::{Change, Fix},
+    protocol::run::Diagnosis,
     units::human_size,
 };
 
@@ -16,9 +17,7 @@ pub fn remedy(remedy: &Remedy, wants_retry: bool, is_retried: bool) -> String {
     if let Some(fix) = &remedy.fix {
         text.push_str(&style.wrapped(&format!("Best change: {}", outcome(fix)), 0));
         // What is copied is not wrapped.
-        let words: Vec<String> = fix.changes.iter().map(Change::argument).collect();
-        let line = remedy.command.clone().unwrap_or_else(|| words.join(" "));
-        text.push_str(&format!("  {line}\n"));
+        text.push_str(&format!("  {}\n", line(remedy, fix)));
     }
     let last = match &remedy.retry {
         Ok(_) if is_retried => "headroom: starting it again with this change".to_owned(),
@@ -29,6 +28,21 @@ pub fn remedy(remedy: &Remedy, wants_retry: bool, is_retried: bool) -> String {
     };
     text.push_str(&style.wrapped(&last, 0));
     text
+}
+
+/// The same for history and the page.
+pub fn diagnosis(remedy: &Remedy) -> Diagnosis {
+    Diagnosis {
+        sentence: remedy.explanation.to_string(),
+        change: remedy.fix.as_ref().map(outcome),
+        command: remedy.fix.as_ref().map(|fix| line(remedy, fix)),
+    }
+}
+
+/// The command with a change, or the change alone where the command takes none.
+fn line(remedy: &Remedy, fix: &Fix) -> String {
+    let words = || fix.changes.iter().map(Change::argument).collect::<Vec<_>>().join(" ");
+    remedy.command.clone().unwrap_or_else(words)
 }
 
 /// "the same training, about 1.05 x the time, 2.1 GiB left: why".

@@ -28,6 +28,7 @@ impl Run {
                 self.gpu_memory_peak_bytes = self.gpu_memory_peak_bytes.max(Some(*bytes));
             }
             What::RunOom { message } => self.oom = Some(message.clone()),
+            What::RunDiagnosed { diagnosis } => self.diagnosis = Some(diagnosis.clone()),
             What::RunStatus { status, energy_joules } => {
                 self.energy_joules = energy_joules.or(self.energy_joules);
                 self.stand(time_ms, *status);
@@ -81,6 +82,7 @@ mod tests {
             energy_joules: None,
             plan: None,
             oom: None,
+            diagnosis: None,
         }
     }
 

@@ -1,6 +1,7 @@
-//! A run that died of an out-of-memory error: what it printed, and the way to the page that simulates the run, names the tensor
-//! and finds the change that costs least. That page's program is as large as this one's, and seldom needed.
+//! A run that died of an out-of-memory error: what its watcher made of the message, what it printed, and the way to the
+//! page that simulates the run anew, with every change. That page's program is as large as this one's, and seldom needed.
 
+use headroom_shared::protocol::run::Diagnosis;
 use leptos::prelude::*;
 
 use super::Desk;
@@ -22,19 +23,26 @@ pub fn Oom(
         id.with_value(|id| {
             desk.events(|rig| {
                 let run = &rig.runs.iter().find(|watched| watched.run.id == *id)?.run;
-                Some((run.oom.clone()?, run.config.clone().unwrap_or_default()))
+                Some((run.oom.clone()?, run.config.clone().unwrap_or_default(), run.diagnosis.clone()))
             })
         })
     });
-    part(move || message.get().map(|(message, config)| panel(message, config)))
+    part(move || message.get().map(|(message, config, diagnosis)| panel(message, config, diagnosis)))
 }
 
-fn panel(message: String, config: String) -> impl IntoView {
+fn panel(message: String, config: String, diagnosis: Option<Diagnosis>) -> impl IntoView {
     let printed = message.clone();
+    // The watcher's own words, which are English in every language of the page; the page behind the link has them all.
+    let said = diagnosis.map(|diagnosis| view! {
+        <p lang="en" data-testid="diagnosis">{diagnosis.sentence}</p>
+        {diagnosis.change.map(|change| view! { <p lang="en">{change}</p> })}
+        {diagnosis.command.map(|command| view! { <pre class="rig__command" tabindex="0" data-testid="fix">{command}</pre> })}
+    });
     let keep = move |_| browser::keep_message(&message, &config);
     view! {
         <div class="oom" role="alert" data-testid="oom">
             <h3 class="oom__title">{t(text::RIG_OOM)}</h3>
+            {said}
             <p class="oom__message" tabindex="0">{printed}</p>
             <a class="button button--primary" id="oom-all" href=format!("./diagnose.html{}", browser::query()) on:click=keep>{t(text::RIG_OOM_ALL)}</a>
         </div>

@@ -82,6 +82,7 @@ pub fn run(id: &str) -> Run {
             phases: vec![],
         }),
         oom: None,
+        diagnosis: None,
     }
 }
 

@@ -231,6 +231,7 @@ fn run() -> Run {
             phases: vec![],
         }),
         oom: None,
+        diagnosis: None,
     }
 }
 
