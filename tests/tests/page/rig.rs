@@ -235,6 +235,10 @@ fn a_run_shows_its_losses_its_end_and_what_to_change() {
         happens(7, json!({ "kind": "run_oom", "message": message }));
         happens(8, json!({ "kind": "run_status", "status": { "state": "exited", "code": 1 }, "energy_joules": 7.2e6 }));
         until_says(page, "[data-testid=oom]", "Tried to allocate 6.14 GiB").await;
+        let diagnosis = json!({ "sentence": "It failed on logits.", "command": "python train.py --batch_size=8" });
+        happens(9, json!({ "kind": "run_diagnosed", "diagnosis": diagnosis }));
+        until_says(page, "[data-testid=diagnosis]", "It failed on logits.").await;
+        until_says(page, "[data-testid=fix]", "--batch_size=8").await;
         until_says(page, "[data-testid=run-status]", "exit code 1").await;
         until_says(page, "[data-testid=facts]", "2.00 kWh").await;
         until_says(page, "[data-testid=facts]", "0.70 €").await;
@@ -295,34 +299,32 @@ fn history_is_looked_at_nearer_and_from_further() {
         let asked = |agent: &Agent| agent.requests("GET /api/history").len();
         open_paired(page).await;
         until_state(page, "Live").await;
+        let span = |n: usize| format!("[data-testid=history] .rig-chart__choice--ranges button:nth-child({n})");
+        let is_pressed = |n: usize, is: bool| format!("document.querySelector({:?})?.ariaPressed === '{is}'", span(n));
         page.until(
-            "history was asked for",
-            "document.querySelector('[data-testid=history-state]')?.textContent.includes('a point')",
+            "history was asked for and is told",
+            "document.querySelector('[data-testid=history-said]')?.textContent.length > 5",
         )
         .await;
+        page.until("the hour is shown", &is_pressed(1, true)).await;
         let before = asked(agent);
-        let range: String = page.text("[data-testid=history-range]").await;
-        page.click("[data-span='86400000']").await;
-        page.until("the day is shown", "document.querySelector('[data-span=\"86400000\"]').ariaPressed === 'true'")
-            .await;
-        page.script("document.querySelector('#history-charts').focus()").await;
+        page.click(&span(2)).await;
+        page.until("the day is shown", &is_pressed(2, true)).await;
+        page.script("document.querySelector('[data-testid=history-plot]').focus()").await;
         page.press("+").await;
-        page.until("keys zoom", "document.querySelector('[data-span=\"86400000\"]').ariaPressed === 'false'").await;
-        let drag = "const chart = document.querySelector('.history__drawing svg'), box = chart.getBoundingClientRect();
-            const at = (kind, share) => chart.dispatchEvent(new PointerEvent(kind, { bubbles: true, isPrimary: true, pointerId: 1,
-              clientX: box.left + box.width * share, clientY: box.top + 5 }));
-            chart.setPointerCapture = () => 0;
+        page.until("keys zoom", &is_pressed(2, false)).await;
+        let drag = "const plot = document.querySelector('[data-testid=history-plot]'), box = plot.getBoundingClientRect();
+            const at = (kind, share) => plot.dispatchEvent(new PointerEvent(kind, { bubbles: true, isPrimary: true, pointerId: 1,
+              pointerType: 'mouse', clientX: box.left + box.width * share, clientY: box.top + 5 }));
             at('pointerdown', 0.2); at('pointermove', 0.4); at('pointerup', 0.6);";
         page.script(drag).await;
-        page.until("the way back is open", "!document.querySelector('#history-back').disabled").await;
         for _ in 0..3 {
-            page.click("#history-back").await;
+            page.until("the way back is open", &format!("!document.querySelector({:?}).disabled", span(4))).await;
+            page.click(&span(4)).await;
         }
-        page.until("it is the hour again", "document.querySelector('[data-span=\"3600000\"]').ariaPressed === 'true'")
-            .await;
-        assert!(page.value::<bool>("document.querySelector('#history-back').disabled").await);
-        assert!(asked(agent) >= before + 3, "each range is asked for");
-        assert!(!range.is_empty());
+        page.until("it is the hour again", &is_pressed(1, true)).await;
+        page.until("there is no way further back", &format!("document.querySelector({:?}).disabled", span(4))).await;
+        assert!(asked(agent) >= before + 2, "each range is asked for");
     });
 }
 
