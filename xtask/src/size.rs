@@ -15,9 +15,8 @@ use std::{
 
 /// A first visit fetches no more than this, everything together (DESIGN: 250 KB).
 const FIRST_LOAD_BYTES_MAX: usize = 250_000;
-/// The page of a rig comes from its own agent, once, and is kept until that is updated; it has the protocol, the charts
-/// and, for a run that dies, the whole simulation.
-const RIG: (&str, usize) = ("rig.html", 420_000);
+/// The page of a rig comes from its own agent, once, and is kept until that is updated; it has the protocol and charts.
+const RIG: (&str, usize) = ("rig.html", 300_000);
 /// A module that is fetched on demand is no larger than this, with its JavaScript (DESIGN: 200 KB).
 const LAZY_MODULE_BYTES_MAX: usize = 200_000;
 
