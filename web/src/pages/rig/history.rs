@@ -116,5 +116,5 @@ pub fn chart(client: Client) -> impl IntoView {
     });
     let paused =
         Signal::derive(move || desk.about(|rig| rig.state.as_ref().and_then(|state| words::history(&state.history))));
-    view! { <div class="panel"><HistoryChart gpus fetch newest_ms planned paused /></div> }
+    view! { <HistoryChart gpus fetch newest_ms planned paused /> }
 }
