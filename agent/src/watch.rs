@@ -27,10 +27,7 @@ use std::{
 
 use headroom_shared::{
     nanogpt::Source,
-    protocol::{
-        event::What,
-        run::{Run, RunStatus},
-    },
+    protocol::{event::What, run::Run},
 };
 
 use crate::{
@@ -179,21 +176,11 @@ fn started_run(id: &str, task: &Task, child: &Child, started_ms: u64) -> Run {
         id: id.to_owned(),
         name: task.name.clone().unwrap_or_else(|| name_of(&task.command)),
         started_ms,
-        ended_ms: None,
-        status: RunStatus::Running,
         command: task.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         max_iters: given.as_ref().and_then(|config| config.max_iters),
         config: given.map(|config| config.text),
         pid: Some(child.id()),
-        gpus: vec![],
-        parameters_millions: None,
-        last: None,
-        last_evaluation: None,
-        gpu_memory_peak_bytes: None,
-        energy_joules: None,
-        plan: None,
-        oom: None,
-        diagnosis: None,
+        ..Run::default()
     }
 }
 

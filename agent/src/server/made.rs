@@ -12,7 +12,7 @@ use headroom_shared::protocol::{
     gpu::Gpu,
     history::History,
     reading::{Reading, Why},
-    run::{Iteration, Run, RunStatus},
+    run::{Iteration, Run},
 };
 
 use super::{
@@ -143,26 +143,7 @@ pub fn event(id: u64, run: &str) -> Event {
 
 /// A run that goes on.
 pub fn run(id: &str) -> Run {
-    Run {
-        id: id.to_owned(),
-        name: "a \"run\"\\\n".to_owned(),
-        started_ms: 1500,
-        ended_ms: None,
-        status: RunStatus::Running,
-        command: vec![],
-        config: None,
-        pid: None,
-        gpus: vec![],
-        parameters_millions: None,
-        max_iters: None,
-        last: None,
-        last_evaluation: None,
-        gpu_memory_peak_bytes: None,
-        energy_joules: None,
-        plan: None,
-        oom: None,
-        diagnosis: None,
-    }
+    Run { id: id.to_owned(), name: "a \"run\"\\\n".to_owned(), started_ms: 1500, pid: None, ..Run::default() }
 }
 
 /// A card that gives nothing but its name.

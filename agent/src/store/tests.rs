@@ -156,26 +156,7 @@ fn telemetry(time_ms: u64, memory_used_bytes: u64) -> Arc<Telemetry> {
 }
 
 fn run(id: &str, started_ms: u64) -> Run {
-    Run {
-        id: id.to_owned(),
-        name: "shakespeare-char".to_owned(),
-        started_ms,
-        ended_ms: None,
-        status: RunStatus::Running,
-        command: vec![],
-        config: None,
-        pid: Some(4242),
-        gpus: vec![],
-        parameters_millions: None,
-        max_iters: None,
-        last: None,
-        last_evaluation: None,
-        gpu_memory_peak_bytes: None,
-        energy_joules: None,
-        plan: None,
-        oom: None,
-        diagnosis: None,
-    }
+    Run { id: id.to_owned(), name: "shakespeare-char".to_owned(), started_ms, pid: Some(4242), ..Run::default() }
 }
 
 fn iteration(iter: u64) -> What {

@@ -64,26 +64,7 @@ mod tests {
     const START_MS: u64 = 1000;
 
     fn begun() -> Run {
-        Run {
-            id: "a1".to_owned(),
-            name: "a run".to_owned(),
-            started_ms: START_MS,
-            ended_ms: None,
-            status: RunStatus::Running,
-            command: vec![],
-            config: None,
-            pid: Some(7),
-            gpus: vec![],
-            parameters_millions: None,
-            max_iters: None,
-            last: None,
-            last_evaluation: None,
-            gpu_memory_peak_bytes: None,
-            energy_joules: None,
-            plan: None,
-            oom: None,
-            diagnosis: None,
-        }
+        Run { id: "a1".to_owned(), name: "a run".to_owned(), started_ms: START_MS, pid: Some(7), ..Run::default() }
     }
 
     fn iteration(iter: u64) -> Iteration {

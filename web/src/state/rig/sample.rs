@@ -5,7 +5,7 @@ use headroom_shared::protocol::{
     gpu::{Gpu, Process, Sample, SlowSample},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Iteration, PlanSummary, Run, RunStatus},
+    run::{Iteration, PlanSummary, Run},
     state::{DriverState, HistoryState, State},
 };
 
@@ -61,18 +61,10 @@ pub fn run(id: &str) -> Run {
         id: id.to_owned(),
         name: "shakespeare-char".to_owned(),
         started_ms: T,
-        ended_ms: None,
-        status: RunStatus::Running,
-        command: vec![],
         config: Some("batch_size = 8\n".to_owned()),
         pid: Some(4242),
         gpus: vec!["GPU-0".to_owned()],
-        parameters_millions: None,
         max_iters: Some(1000),
-        last: None,
-        last_evaluation: None,
-        gpu_memory_peak_bytes: None,
-        energy_joules: None,
         plan: Some(PlanSummary {
             card: "GeForce RTX 4070".to_owned(),
             fits: true,
@@ -81,8 +73,7 @@ pub fn run(id: &str) -> Run {
             max_memory_reserved: 7 << 30,
             phases: vec![],
         }),
-        oom: None,
-        diagnosis: None,
+        ..Run::default()
     }
 }
 
