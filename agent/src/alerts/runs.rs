@@ -109,6 +109,8 @@ fn has_failed(status: RunStatus) -> bool {
     match status {
         RunStatus::Exited { code } => code != 0 && !ASKED.contains(&(code - 128)),
         RunStatus::Killed { signal } => !ASKED.contains(&signal),
-        RunStatus::Running | RunStatus::Stalled { .. } | RunStatus::Lost => false,
+        // Its watcher was killed, as by the kernel where memory is short, or the machine went down.
+        RunStatus::Lost => true,
+        RunStatus::Running | RunStatus::Stalled { .. } => false,
     }
 }

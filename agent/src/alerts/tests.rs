@@ -195,11 +195,12 @@ fn a_run_that_fails_is_told_and_one_that_somebody_stopped_is_not() {
     let mut alerts = alerts(&[Alert::RunFailed]);
     let exited = |code| RunStatus::Exited { code };
     let killed = |signal| RunStatus::Killed { signal };
-    for (status, value) in [(exited(1), Some(1.0)), (exited(-1), Some(-1.0)), (killed(9), None), (killed(11), None)] {
+    let failed = [(exited(1), Some(1.0)), (exited(-1), Some(-1.0)), (killed(9), None), (killed(11), None)];
+    for (status, value) in failed.into_iter().chain([(RunStatus::Lost, None)]) {
         let what = What::Alert { alert: Alert::RunFailed, gpu: None, value };
         assert_eq!(alerts.event(&ended(status)), [Raised { run: Some("r".to_owned()), what }], "{status:?}");
     }
-    let asked = [exited(0), exited(130), exited(143), killed(1), killed(2), killed(15), RunStatus::Lost];
+    let asked = [exited(0), exited(130), exited(143), killed(1), killed(2), killed(15)];
     for status in asked.into_iter().chain([RunStatus::Running, RunStatus::Stalled { since_ms: 0 }]) {
         assert_eq!(alerts.event(&ended(status)), [], "{status:?}");
     }

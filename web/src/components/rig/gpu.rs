@@ -55,7 +55,9 @@ fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
     let note = move || {
         id.with_value(|uuid| {
             of(desk, uuid, |_, card| {
-                card.sample.as_ref().and_then(|s| s.throttle.get()).map(|bits| said::throttled(*bits))
+                // What a lost card did last says nothing of now.
+                let sample = card.sample.as_ref().filter(|_| present);
+                sample.and_then(|s| s.throttle.get()).map(|bits| said::throttled(*bits))
             })
         })
         .flatten()
@@ -96,7 +98,7 @@ fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
 fn facts(desk: Desk, id: StoredValue<String>) -> String {
     let found = id.with_value(|uuid| {
         desk.slow(|rig| {
-            let card = rig.card(uuid)?;
+            let card = rig.card(uuid).filter(|card| card.gpu.present)?;
             let slow = card.slow.as_ref();
             let clock = card.sample.as_ref().and_then(|sample| sample.clock_sm_mhz.get());
             let fan = slow.and_then(|slow| slow.fan_percent.get());

@@ -128,17 +128,6 @@ fn losses(desk: Desk, id: StoredValue<String>) -> impl IntoView {
 /// What is drawn of a run's memory: the card's, the plan's peak as a share of the top, and the range.
 fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
     let metric = Metric::ALL.iter().position(|metric| *metric == Metric::MemoryUsed).unwrap_or(0);
-    let drawn = Memo::new(move |_| -> Option<Plot> {
-        let range = id.with_value(|id| desk.range_of_run(id))?;
-        let gpu = of(desk, id, |run| run.gpus.first().cloned()).flatten()?;
-        desk.run_history.with(|fetched| {
-            desk.look(|rig| {
-                let card = rig.card(&gpu)?;
-                let all = columns(fetched.history(), Some(&card.hour), metric, range);
-                Some(plot(&all, card.total_bytes().unwrap_or(1) as f64))
-            })
-        })
-    });
     // What is drawn is the whole card's: while others are known their share stands below the plan's.
     let peak = move || {
         let (gpu, peak, ended) = of(desk, id, |run| {
@@ -147,6 +136,20 @@ fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
         let with_others = desk.slow(|rig| predicted_bytes(rig, rig.card(&gpu)?));
         Some(with_others.filter(|_| !ended).unwrap_or(peak))
     };
+    let drawn = Memo::new(move |_| -> Option<Plot> {
+        let range = id.with_value(|id| desk.range_of_run(id))?;
+        let gpu = of(desk, id, |run| run.gpus.first().cloned()).flatten()?;
+        let peak_bytes = peak().unwrap_or(0);
+        desk.run_history.with(|fetched| {
+            desk.look(|rig| {
+                let card = rig.card(&gpu)?;
+                let all = columns(fetched.history(), Some(&card.hour), metric, range);
+                // A peak beyond the card is drawn beyond it.
+                let top_bytes = card.total_bytes().unwrap_or(1).max(peak_bytes);
+                Some(plot(&all, top_bytes as f64))
+            })
+        })
+    });
     let top = move || drawn.with(|drawn| drawn.as_ref().map_or(1.0, |drawn| drawn.top));
     let ask = move |look: fn(&Plot) -> String| drawn.with(|drawn| drawn.as_ref().map(look).unwrap_or_default());
     let y = move || {

@@ -35,7 +35,8 @@ pub struct Row {
 /// All that are known, those with the most memory first.
 pub fn rows(rig: &Rig) -> Vec<Row> {
     let mut all: Vec<(u64, Row)> = Vec::new();
-    for card in &rig.cards {
+    // Of a card that does not answer nobody knows who uses it.
+    for card in rig.cards.iter().filter(|card| card.gpu.present) {
         for process in processes(card) {
             let bytes = process.memory_used_bytes.get().copied();
             let row = Row {
