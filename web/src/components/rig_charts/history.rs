@@ -202,7 +202,7 @@ fn Choices(shown: Shown, kind: Memo<Kind>) -> impl IntoView {
         </div>
         <div class="rig-chart__choice rig-chart__choice--ranges" role="group" aria-label=t(text::HISTORY_RANGE)>
             {SPANS_MS.into_iter().zip(SPANS).map(|(span_ms, (short, long))| view! {
-                <button type="button" class="rig-chart__button" aria-label=t(long) title=t(long)
+                <button type="button" class="rig-chart__button" title=t(long)
                     aria-pressed=words(move || {
                         let window = window.get();
                         (window.span_ms == span_ms && window.end_ms.is_none()).to_string()
