@@ -294,7 +294,7 @@ fn a_run_is_planned_for_its_card_and_measured_on_it() {
     for (time_ms, watts) in [(1_000, 100.0), (2_000, 200.0), (3_000, 200.0), (60_000, 200.0)] {
         observe(telemetry(time_ms, watts));
     }
-    print(&mut journal, "iter 1: loss 1.0, time 500.00ms, mfu 99.00%\n", SECOND * 6);
+    print(&mut journal, "iter 1: loss 1.0, time 10000.00ms, mfu 13.46%\n", SECOND * 6);
     journal.end(Ending::Exited(0), SECOND * 7);
     let memory: Vec<What> = kept.all().into_iter().filter(|what| matches!(what, What::RunMemory { .. })).collect();
     assert_eq!(memory, [What::RunMemory { gpu: "GPU-1".to_owned(), bytes: 3 << 30 }]);
@@ -302,7 +302,7 @@ fn a_run_is_planned_for_its_card_and_measured_on_it() {
     let Some(What::RunStatus { energy_joules: Some(joules), .. }) = kept.all().pop() else { panic!("no energy") };
     assert!((joules - 350.0).abs() < 1e-9, "{joules}");
     let [iteration] = kept.iterations()[..] else { panic!("{:?}", kept.iterations()) };
-    assert_eq!(iteration.tokens_per_second, Some(983_040.0));
+    assert_eq!(iteration.tokens_per_second, Some(49_152.0));
     let mfu = iteration.mfu_percent.expect("the card is known");
-    assert!(mfu > 500.0, "of a 4070, that speed is impossible, and not the 99 % that is printed: {mfu}");
+    assert!((40.0..=100.0).contains(&mfu), "of a 4070, and not of the A100 that is printed: {mfu}");
 }
