@@ -1,6 +1,7 @@
 //! Where the program keeps what outlives it: the user's data folder, as each system has it.
 
 use std::{
+    fs::OpenOptions,
     io,
     path::{Path, PathBuf},
 };
@@ -47,6 +48,15 @@ pub fn data(option: Option<&Path>) -> Result<PathBuf, Error> {
     };
     make(&folder).map_err(|error| Error::Make { folder: folder.clone(), error })?;
     Ok(folder)
+}
+
+/// How files are made, where they are missing, that only their owner reads.
+pub fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 fn make(folder: &Path) -> io::Result<()> {

@@ -9,7 +9,6 @@ mod cli;
 mod clock;
 mod data;
 mod folders;
-mod limits;
 mod platform;
 mod random;
 mod rig;

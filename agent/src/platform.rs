@@ -1,8 +1,11 @@
-//! What each system does in its own way, for `headroom watch`: terminals, signals, how a program ended.
+//! What each system does in its own way: terminals, signals and how a program ended, for `headroom watch`, and the files
+//! that a program may have open.
 //!
 //! [`Attendant`] waits for a child and hands signals on; [`screen`] gives a child a terminal of its own in the place of
-//! ours. Where a system has no such thing the twin says so by `None`. Nothing else in the program names a system.
+//! ours. Where a system has no such thing the twin says so by `None`. Besides, a system is named only where one call
+//! differs: a file's owner and mode, the signals that end the server, the disk of a folder.
 
+mod limits;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -12,6 +15,8 @@ pub use unix::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, scr
 mod windows;
 #[cfg(windows)]
 pub use windows::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
+
+pub use limits::raise_open_files;
 
 use std::fs::File;
 

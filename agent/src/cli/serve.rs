@@ -21,7 +21,7 @@ use super::{
     print,
 };
 use crate::{
-    folders, limits, random,
+    folders, platform, random,
     rig::Rig,
     server::{
         self, FILES_MAX, State,
@@ -158,7 +158,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let access = Access::open(&folder).map_err(Error::Access)?;
     let listen = request.listen;
     let listener = server::listen(listen).map_err(|error| Error::Bind { listen, error })?;
-    let n_files = limits::raise_open_files(u64::from(FILES_MAX));
+    let n_files = platform::raise_open_files(u64::from(FILES_MAX));
     let name = request.name.or_else(|| sysinfo::System::host_name().ok()).unwrap_or_else(|| "rig".to_owned());
     let webhook =
         request.webhook.or_else(|| std::env::var(WEBHOOK_VARIABLE).ok().filter(|address| !address.is_empty()));

@@ -7,7 +7,8 @@ use std::{
 
 use rusqlite::{Connection, backup::Backup};
 
-use super::{Archive, Error, file::private};
+use super::{Archive, Error};
+use crate::folders::private_file;
 
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +45,7 @@ impl Archive {
         let mut name = to.as_os_str().to_owned();
         name.push(format!(".{}.tmp", std::process::id()));
         let unfinished = PathBuf::from(name);
-        drop(private().open(&unfinished).map_err(write)?);
+        drop(private_file().open(&unfinished).map_err(write)?);
         let copied = self.ask(false, |source| copy(source, &unfinished).map(|()| true));
         let finished = match copied {
             Ok(true) => fs::rename(&unfinished, to).map_err(write),

@@ -7,7 +7,7 @@ mod aside;
 mod identity;
 
 use std::{
-    fs::{self, OpenOptions, TryLockError},
+    fs::{self, TryLockError},
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -16,6 +16,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema;
+use crate::folders::private_file;
 pub use identity::Identity;
 
 /// The file's name in the data folder.
@@ -177,7 +178,7 @@ impl HistoryFile {
 
     fn lock(&self) -> Result<Option<fs::File>, Trouble> {
         let file =
-            private().open(self.folder.join(LOCK_NAME)).map_err(Trouble::system("opening the lock beside it"))?;
+            private_file().open(self.folder.join(LOCK_NAME)).map_err(Trouble::system("opening the lock beside it"))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Err(Trouble::Busy),
@@ -199,7 +200,7 @@ impl HistoryFile {
             }
         }
         // Before SQLite opens it: what is beside a file has the file's mode.
-        drop(private().open(&unfinished).map_err(Trouble::system("making the file"))?);
+        drop(private_file().open(&unfinished).map_err(Trouble::system("making the file"))?);
         let mut connection = Connection::open(&unfinished)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         schema::migrate(&mut connection, schema::STEPS)?;
@@ -259,15 +260,6 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)
-}
-
-/// How files are made that only their owner reads.
-pub fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).write(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 /// Takes from others what they may do with a file; where that fails it is not ours, and stays as it is.

@@ -42,7 +42,8 @@ impl Resolution {
 
     /// How many readings a group of its rows has, and their least, mean and greatest, as SQL.
     pub fn aggregates(self, metric: Metric) -> String {
-        let column = column(metric);
+        // A metric's column, or the beginning of its four.
+        let column = metric.name();
         match self {
             Self::Full => format!("count({column}), min({column}), avg({column}), max({column})"),
             Self::TenSeconds | Self::Minute => format!(
@@ -50,18 +51,5 @@ impl Resolution {
                  max({column}_max)"
             ),
         }
-    }
-}
-
-/// A metric's column, or the beginning of its four.
-pub const fn column(metric: Metric) -> &'static str {
-    match metric {
-        Metric::MemoryUsed => "memory_used_bytes",
-        Metric::Utilization => "utilization_percent",
-        Metric::MemoryUtilization => "memory_utilization_percent",
-        Metric::Power => "power_watts",
-        Metric::Temperature => "temperature_celsius",
-        Metric::ClockSm => "clock_sm_mhz",
-        Metric::ClockMemory => "clock_memory_mhz",
     }
 }

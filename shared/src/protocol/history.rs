@@ -51,6 +51,20 @@ impl Metric {
         Self::ClockSm,
         Self::ClockMemory,
     ];
+
+    /// Its name with its unit, as tables and files call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MemoryUsed => "memory_used_bytes",
+            Self::Utilization => "utilization_percent",
+            Self::MemoryUtilization => "memory_utilization_percent",
+            Self::Power => "power_watts",
+            Self::Temperature => "temperature_celsius",
+            Self::ClockSm => "clock_sm_mhz",
+            Self::ClockMemory => "clock_memory_mhz",
+        }
+    }
 }
 
 /// A card over a range of time.

@@ -24,11 +24,6 @@ pub fn chance() -> f64 {
     js_sys::Math::random()
 }
 
-/// Whether nobody sees the page.
-pub fn is_hidden() -> bool {
-    document().hidden()
-}
-
 /// Calls back whenever the machine, the network or the page may have been away.
 pub fn on_wake(callback: impl FnMut() + 'static) {
     let callback = Closure::<dyn FnMut()>::new(callback).into_js_value();

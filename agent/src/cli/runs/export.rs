@@ -187,7 +187,7 @@ fn of_a_card(request: &Request) -> Result<String, Error> {
     }
     let mut csv = "time_ms,step_ms".to_owned();
     for metric in Metric::ALL {
-        let name = name(metric);
+        let name = metric.name();
         let _ = write!(csv, ",{name}_min,{name}_mean,{name}_max");
     }
     csv.push('\n');
@@ -220,19 +220,6 @@ fn card(archive: &Archive, given: Option<&str>) -> Result<Card, Error> {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Error::NoCard { given: given_or_first.to_owned(), known }
     })
-}
-
-/// With its unit.
-const fn name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::MemoryUsed => "memory_used_bytes",
-        Metric::Utilization => "utilization_percent",
-        Metric::MemoryUtilization => "memory_utilization_percent",
-        Metric::Power => "power_watts",
-        Metric::Temperature => "temperature_celsius",
-        Metric::ClockSm => "clock_sm_mhz",
-        Metric::ClockMemory => "clock_memory_mhz",
-    }
 }
 
 /// A figure, or nothing where there is none.

@@ -4,7 +4,7 @@
 //! other's changes.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::book::{Book, BookError};
-use crate::train::files::{Disk, Folder, replace};
+use crate::{
+    folders::private_file,
+    train::files::{Disk, Folder, replace},
+};
 
 const NAME: &str = "access.json";
 const LOCK_NAME: &str = "access.lock";
@@ -221,11 +224,7 @@ impl Folder for Private {
 }
 
 fn open_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
+    let file = private_file().open(path)?;
     #[cfg(unix)]
     give_to_owner(&file, path)?;
     Ok(file)

@@ -14,7 +14,7 @@ use tokio::{
 use tokio_tungstenite::tungstenite::Message;
 
 use super::talk::{PATIENCE, Server, hello, said};
-use crate::{limits, server::connection::HEAD_BYTES_MAX};
+use crate::{platform, server::connection::HEAD_BYTES_MAX};
 
 /// Whether it still does what it is for.
 async fn is_well(server: &Server) {
@@ -364,7 +364,7 @@ async fn ten_thousand_connections_in_turn_and_at_once() {
     }
     is_well(&server).await;
     // As many at once as this machine gives files: ours, and as many of the server's as it takes.
-    let room = usize::try_from(limits::raise_open_files(N as u64 + 2000)).unwrap_or(N).saturating_sub(1500);
+    let room = usize::try_from(platform::raise_open_files(N as u64 + 2000)).unwrap_or(N).saturating_sub(1500);
     let mut connecting = JoinSet::new();
     for _ in 0..room.min(N) {
         connecting.spawn(timeout(Duration::from_secs(2), TcpStream::connect(server.address)));

@@ -65,7 +65,7 @@ pub fn begin() -> Client {
             client.tell(|connection, now_ms| connection.tick(now_ms, chrome::chance()));
             // Once a second is enough for eyes, and in the background for nobody.
             let now_ms = chrome::now_ms();
-            if !chrome::is_hidden() && now_ms / 1000 != desk.now_ms.get_untracked() / 1000 {
+            if !browser::clock::is_hidden() && now_ms / 1000 != desk.now_ms.get_untracked() / 1000 {
                 desk.now_ms.set(now_ms);
             }
         },
