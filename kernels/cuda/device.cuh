@@ -1,0 +1,210 @@
+// What every kernel is written with: numbers, copies, matrix products and reductions, each once.
+//
+// There are two bodies. On a card they are PTX for sm_80 and above. In the emulator (`kernels/emulator`) the same kernels
+// are plain C++, and these names belong to a card that is simulated: it knows who reads and writes what, and when.
+// Kernels include this file and nothing else, and use nothing of CUDA's that is not named here or there.
+//
+// Names of CUDA's own: threadIdx, blockIdx, blockDim, gridDim, __syncthreads(), __syncwarp(), __shfl_sync(),
+// __shfl_xor_sync(), float2, float4, uint2, uint4, and fmaf, fmaxf, fminf, sqrtf of the mathematics.
+
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// A bfloat16 as it is stored: the upper half of a float.
+struct bf16 {
+    u16 bits;
+};
+
+// Threads of a warp.
+constexpr u32 WARP = 32;
+// All lanes of a warp, for what takes a mask.
+constexpr u32 ALL_LANES = 0xffffffffu;
+
+#ifdef HEADROOM_EMULATOR
+#include "emulator.h"
+#else
+
+#define KERNEL extern "C" __global__ void
+#define DEVICE static __device__ __forceinline__
+// Threads of a block at most, and blocks that have to fit a multiprocessor: what registers are shared out by.
+#define BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#define UNROLL _Pragma("unroll")
+
+// The block's shared memory, as the launch sized it: a struct of the kernel's own.
+template <typename Shared>
+DEVICE Shared& shared_memory() {
+    extern __shared__ __align__(128) u8 shared_bytes[];
+    return *reinterpret_cast<Shared*>(shared_bytes);
+}
+
+DEVICE float float_of_bits(u32 bits) { return __uint_as_float(bits); }
+DEVICE u32 bits_of_float(float value) { return __float_as_uint(value); }
+
+// To the nearest, ties to even.
+DEVICE bf16 to_bf16(float value) {
+    bf16 out;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(value));
+    return out;
+}
+
+// Two of them in one register, the first in the lower half.
+DEVICE u32 pack(float first, float second) {
+    u32 out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+    return out;
+}
+
+// 2^x, of two bits less than a float has.
+DEVICE float fast_exp2(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+
+// log2(x), likewise.
+DEVICE float fast_log2(float x) {
+    float out;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+
+// tanh(x), of an error below 2^-10.9: what a bfloat16 keeps.
+DEVICE float fast_tanh(float x) {
+    float out;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+
+// 1 / sqrt(x).
+DEVICE float reciprocal_sqrt(float x) { return rsqrtf(x); }
+
+// An address of shared memory as instructions take it.
+DEVICE u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+
+// Begins to copy 16 bytes from global to shared memory, past the first cache; with `valid` false 16 bytes of 0. Both
+// addresses are multiples of 16. Nothing has arrived before `cp_async_wait`, and for other threads not before a barrier
+// after it.
+DEVICE void cp_async_16(void* to_shared, const void* from_global, bool valid = true) {
+    const u32 bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from_global),
+                 "r"(bytes)
+                 : "memory");
+}
+
+// Ends a group of this thread's copies.
+DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most so many of this thread's newest groups are still on their way.
+template <int GROUPS>
+DEVICE void cp_async_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
+// Loads four 8 x 8 matrices of bfloat16 from shared memory. Lane i gives the address of row i % 8 of matrix i / 8, a
+// multiple of 16; lane i gets elements 2 * (i % 4) and the next of row i / 4 of each.
+DEVICE void ldmatrix_x4(u32 (&out)[4], const bf16* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// The same of their transposes: lane i gets elements of column i / 4.
+DEVICE void ldmatrix_x4_trans(u32 (&out)[4], const bf16* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// Two matrices, by the addresses of lanes 0 to 15.
+DEVICE void ldmatrix_x2(u32 (&out)[2], const bf16* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(out[0]), "=r"(out[1])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// The same of their transposes.
+DEVICE void ldmatrix_x2_trans(u32 (&out)[2], const bf16* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(out[0]), "=r"(out[1])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+// d += a x b of a warp: a (16, 16) and b (16, 8) of bfloat16, d (16, 8) of float. With g = lane / 4 and t = lane % 4:
+// a holds rows g, g + 8, g, g + 8 at columns 2t and the next, the last two at columns 8 further; b rows 2t and the next,
+// then 8 further, of column g; d row g at columns 2t and the next, then row g + 8.
+DEVICE void mma_m16n8k16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#endif
+
+DEVICE float to_float(bf16 value) { return float_of_bits(static_cast<u32>(value.bits) << 16); }
+// The two of a register.
+DEVICE float first_of(u32 pair) { return float_of_bits(pair << 16); }
+DEVICE float second_of(u32 pair) { return float_of_bits(pair & 0xffff0000u); }
+
+DEVICE u32 lane_of_thread() { return threadIdx.x % WARP; }
+DEVICE u32 warp_of_thread() { return threadIdx.x / WARP; }
+
+// The sum over a warp, in every lane alike: the order is fixed.
+DEVICE float warp_sum(float value) {
+    UNROLL
+    for (u32 distance = WARP / 2; distance > 0; distance /= 2) {
+        value += __shfl_xor_sync(ALL_LANES, value, distance);
+    }
+    return value;
+}
+
+// The largest over a warp, in every lane.
+DEVICE float warp_max(float value) {
+    UNROLL
+    for (u32 distance = WARP / 2; distance > 0; distance /= 2) {
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
+    }
+    return value;
+}
+
+// The sum over a block of THREADS threads, in every thread alike, by warps and then by their number. `partial` is shared
+// and may be used again after the block's next barrier.
+template <u32 THREADS>
+DEVICE float block_sum(float value, float (&partial)[THREADS / WARP]) {
+    value = warp_sum(value);
+    if (lane_of_thread() == 0) {
+        partial[warp_of_thread()] = value;
+    }
+    __syncthreads();
+    float sum = 0.0f;
+    UNROLL
+    for (u32 warp = 0; warp < THREADS / WARP; warp++) {
+        sum += partial[warp];
+    }
+    return sum;
+}
+
+// The largest over a block, likewise.
+template <u32 THREADS>
+DEVICE float block_max(float value, float (&partial)[THREADS / WARP]) {
+    value = warp_max(value);
+    if (lane_of_thread() == 0) {
+        partial[warp_of_thread()] = value;
+    }
+    __syncthreads();
+    float most = partial[0];
+    UNROLL
+    for (u32 warp = 1; warp < THREADS / WARP; warp++) {
+        most = fmaxf(most, partial[warp]);
+    }
+    return most;
+}
