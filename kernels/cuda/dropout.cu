@@ -1,5 +1,5 @@
-// Dropout alone: the gradient of a branch from that of the residual stream, where a branch was dropped from. Forward, the
-// kernels that add a branch or make the stream drop on their way.
+// Dropout alone: the gradient of a branch from that of the residual stream, where a branch was dropped from. Forward,
+// the kernels that add a branch or make the stream drop on their way.
 //
 // Bytes an element: 2 read and 2 written.
 

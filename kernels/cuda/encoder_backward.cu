@@ -1,9 +1,10 @@
-// The embeddings' gradients. No two threads add to one element and none is atomic, so that runs repeat bit by bit: every
-// position sums its own over the batch, and tokens come sorted, each with a list of the rows where it stands. A token of
-// few rows is a warp's work; one of many, as a character is or "the", a block's, whose threads share the rows.
+// The embeddings' gradients. No two threads add to one element and none is atomic, so that runs repeat bit by bit:
+// every position sums its own over the batch, and tokens come sorted, each with a list of the rows where it stands. A
+// token of few rows is a warp's work; one of many, as a character is or "the", a block's, whose threads share the
+// rows.
 //
-// Bytes an element of dout: 2 read for positions and 2 for tokens; besides, 8 for each element of a gradient's row that is
-// added to.
+// Bytes an element of dout: 2 read for positions and 2 for tokens; besides, 8 for each element of a gradient's row
+// that is added to.
 
 #include "device.cuh"
 
@@ -45,9 +46,9 @@ KERNEL BOUNDS(THREADS, 4) encoder_backward_wpe(float* dwpe, const bf16* dout, u3
     }
 }
 
-// Adds the gradients of tokens that stand in few rows, a warp each token and 256 columns. Shapes: dout (B, T, C), order
-// (B, T): rows by token; buckets (n, 4): a token, where in `order` its rows begin, and how many there are; -> adds to dwte
-// (V, C), C a multiple of 8.
+// Adds the gradients of tokens that stand in few rows, a warp each token and 256 columns. Shapes: dout (B, T, C),
+// order (B, T): rows by token; buckets (n, 4): a token, where in `order` its rows begin, and how many there are; ->
+// adds to dwte (V, C), C a multiple of 8.
 KERNEL BOUNDS(THREADS, 4) encoder_backward_wte_few(float* dwte, const bf16* dout, const u32* order,
                                                    const uint4* buckets, u32 n, u32 c, u32 threshold, float scale,
                                                    u32 key) {

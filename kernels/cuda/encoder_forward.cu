@@ -7,9 +7,9 @@
 // Threads of a block.
 constexpr u32 THREADS = 256;
 
-// Each token's row of wte plus its position's row of wpe. Token i stands at position first + i % t. A token that has no
-// row gets NaN, which no loss hides. Shapes: inp (B, T), wte (V, C), wpe (maxT, C) -> out (B, T, C), C a multiple of 8;
-// n is the eighths of out's elements.
+// Each token's row of wte plus its position's row of wpe. Token i stands at position first + i % t. A token that has
+// no row gets NaN, which no loss hides. Shapes: inp (B, T), wte (V, C), wpe (maxT, C) -> out (B, T, C), C a multiple
+// of 8; n is the eighths of out's elements.
 KERNEL BOUNDS(THREADS, 4) encoder_forward(bf16* out, const u32* inp, const bf16* wte, const bf16* wpe, u32 n, u32 t,
                                           u32 first, u32 c, u32 v, u32 threshold, float scale, u32 key) {
     const u32 i = blockIdx.x * THREADS + threadIdx.x;

@@ -1,5 +1,5 @@
-// GELU alone, for what is computed again in backward and where a library's product has no such epilogue. Both compute from
-// the bfloat16 that are stored, as the products' epilogue does, so that the same bits come out.
+// GELU alone, for what is computed again in backward and where a library's product has no such epilogue. Both compute
+// from the bfloat16 that are stored, as the products' epilogue does, so that the same bits come out.
 //
 // Bytes an element: 2 read and 2 written forward, 4 and 2 backward.
 

@@ -1,12 +1,12 @@
-// Layer normalisation, alone or of the residual stream to which a branch is added in the same pass. A row is the work of 1,
-// 4 or 16 warps, which hold it in registers: it is read once, and its variance is that of what was kept.
+// Layer normalisation, alone or of the residual stream to which a branch is added in the same pass. A row is the work
+// of 1, 4 or 12 warps, which hold it in registers: it is read once, and its variance is that of what was kept.
 //
 // Bytes an element: 2 read and 2 written alone; 4 and 4 with a branch. The weights stay in the first cache.
 
 #include "device.cuh"
 
 // Threads of a block.
-constexpr u32 THREADS = 512;
+constexpr u32 THREADS = 384;
 // Eights that a lane holds of its row at most: 768 columns a warp.
 constexpr u32 EIGHTS = 3;
 // What is added to the variance before its root is taken: PyTorch's default.
@@ -16,7 +16,7 @@ struct Shared {
     float2 sums[THREADS / WARP];
     float2 squares[THREADS / WARP];
 };
-static_assert(sizeof(Shared) == 256);
+static_assert(sizeof(Shared) == 192);
 
 // What a row's threads know: which they are, and where the row begins.
 template <u32 WARPS>
@@ -143,25 +143,25 @@ DEVICE void residual_forward(bf16* residual, bf16* out, float* mean, float* rstd
     normalize(out, mean, rstd, x, at, weight, bias, c);
 }
 
-// Normalises each row, then scales and shifts it; bias may be null. Shapes: inp (N, C), weight (C), bias (C) -> out (N, C),
-// mean (N), rstd (N), C a multiple of 8 up to 768 a warp. Blocks are 512 threads and 16, 4 or 1 rows.
-KERNEL BOUNDS(THREADS, 2) layernorm_forward_1(bf16* out, float* mean, float* rstd, const bf16* inp, const bf16* weight,
-                                              const bf16* bias, u32 n, u32 c) {
+// Normalises each row, then scales and shifts it; bias may be null. Shapes: inp (N, C), weight (C), bias (C) -> out
+// (N, C), mean (N), rstd (N), C a multiple of 8 up to 768 a warp. Blocks are 384 threads and 12, 3 or 1 rows.
+KERNEL BOUNDS(THREADS, 2) layernorm_forward_1(bf16* out, float* mean, float* rstd, const bf16* inp,
+                                              const bf16* weight, const bf16* bias, u32 n, u32 c) {
     forward<1>(out, mean, rstd, inp, weight, bias, n, c);
 }
 
-KERNEL BOUNDS(THREADS, 2) layernorm_forward_4(bf16* out, float* mean, float* rstd, const bf16* inp, const bf16* weight,
-                                              const bf16* bias, u32 n, u32 c) {
+KERNEL BOUNDS(THREADS, 2) layernorm_forward_4(bf16* out, float* mean, float* rstd, const bf16* inp,
+                                              const bf16* weight, const bf16* bias, u32 n, u32 c) {
     forward<4>(out, mean, rstd, inp, weight, bias, n, c);
 }
 
-KERNEL BOUNDS(THREADS, 2) layernorm_forward_16(bf16* out, float* mean, float* rstd, const bf16* inp,
+KERNEL BOUNDS(THREADS, 2) layernorm_forward_12(bf16* out, float* mean, float* rstd, const bf16* inp,
                                                const bf16* weight, const bf16* bias, u32 n, u32 c) {
-    forward<16>(out, mean, rstd, inp, weight, bias, n, c);
+    forward<12>(out, mean, rstd, inp, weight, bias, n, c);
 }
 
-// Adds a branch, dropped from, to the residual stream and normalises the sum; residual may be inp. Shapes: inp (N, C),
-// branch (N, C), weight (C), bias (C) -> residual (N, C), out (N, C), mean (N), rstd (N).
+// Adds a branch, dropped from, to the residual stream and normalises the sum; residual may be inp. Shapes: inp (N,
+// C), branch (N, C), weight (C), bias (C) -> residual (N, C), out (N, C), mean (N), rstd (N).
 KERNEL BOUNDS(THREADS, 2) residual_layernorm_forward_1(bf16* residual, bf16* out, float* mean, float* rstd,
                                                        const bf16* inp, const bf16* branch, const bf16* weight,
                                                        const bf16* bias, u32 n, u32 c, u32 threshold, float scale,
@@ -176,9 +176,9 @@ KERNEL BOUNDS(THREADS, 2) residual_layernorm_forward_4(bf16* residual, bf16* out
     residual_forward<4>(residual, out, mean, rstd, inp, branch, weight, bias, n, c, Dropout{threshold, scale, key});
 }
 
-KERNEL BOUNDS(THREADS, 2) residual_layernorm_forward_16(bf16* residual, bf16* out, float* mean, float* rstd,
+KERNEL BOUNDS(THREADS, 2) residual_layernorm_forward_12(bf16* residual, bf16* out, float* mean, float* rstd,
                                                         const bf16* inp, const bf16* branch, const bf16* weight,
                                                         const bf16* bias, u32 n, u32 c, u32 threshold, float scale,
                                                         u32 key) {
-    residual_forward<16>(residual, out, mean, rstd, inp, branch, weight, bias, n, c, Dropout{threshold, scale, key});
+    residual_forward<12>(residual, out, mean, rstd, inp, branch, weight, bias, n, c, Dropout{threshold, scale, key});
 }
