@@ -17,6 +17,9 @@ pub const NEEDED_RELEASE: &str = "550";
 /// Where systems have the driver.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
+/// A symbol that every driver has.
+const FIRST_CALL: &str = "cuInit";
+
 /// The newest CUDA that a driver knows, as the driver counts: 12040 is 12.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u32);
@@ -114,8 +117,12 @@ struct Named {
 impl Named {
     fn load(path: &OsString) -> Result<Self, CudaError> {
         let name = Path::new(path).display().to_string();
-        // SAFETY: the person who starts the program names it to be run.
-        match unsafe { Library::new(path) } {
+        // SAFETY: the person who starts the program names it to be run; the symbol is found and not called.
+        let library = unsafe {
+            let library = Library::new(path);
+            library.and_then(|library| library.get::<*const ()>(FIRST_CALL).map(drop).map(|()| library))
+        };
+        match library {
             Ok(library) => Ok(Self { library: Box::leak(Box::new(library)), name }),
             Err(error) => Err(CudaError::NotTheDriver { library: name, reason: told(&error) }),
         }
@@ -125,7 +132,7 @@ impl Named {
     fn answers(self) -> Result<(), CudaError> {
         // SAFETY: `is_present` found that there is a library; the addresses are compared and not called.
         let addresses = unsafe {
-            let of = |library: &Library| library.get::<*const ()>("cuInit").map(|symbol| *symbol);
+            let of = |library: &Library| library.get::<*const ()>(FIRST_CALL).map(|symbol| *symbol);
             (of(self.library), of(sys::culib()))
         };
         let reason = match addresses {
