@@ -35,6 +35,7 @@ const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
 const HEADER: &str = "device.cuh";
 const FIX: &str = "`cargo xtask kernels` makes them anew; commit kernels/ptx and kernels/cuda/registers.txt with the \
                    sources, and after a merge make them again rather than merge them";
+const MEND: &str = "the kernel is to be mended: `cargo xtask kernels` prints what each entry takes";
 
 /// What an entry takes on each architecture, in their order.
 type Usages = Vec<(&'static str, Usage)>;
@@ -96,16 +97,19 @@ fn make(shell: &Shell) -> Result<()> {
     bounds.follow(&built);
     write(&folders.bounds(), &bounds.to_string())?;
     print!("{}", usage::table(&built));
-    judge(&bounds.findings(&built))
+    judge(&bounds.findings(&built), MEND)
 }
 
 /// Checks what is committed, as far as this machine lets it.
 pub fn check(shell: &Shell) -> Result<()> {
     let folders = Folders::of(&shell.root);
     let sources = Sources::read(&folders.cuda)?;
-    judge(&step("check the hashes of the PTX", "it is committed, and may be of older sources", || {
-        manifest::stale(&folders, &sources)
-    })?)?;
+    judge(
+        &step("check the hashes of the PTX", "it is committed, and may be of older sources", || {
+            manifest::stale(&folders, &sources)
+        })?,
+        FIX,
+    )?;
     let compilers = match Compilers::ensure(shell) {
         Ok(Some(compilers)) => compilers,
         Ok(None) => return skip(compilers::NONE),
@@ -122,8 +126,8 @@ pub fn check(shell: &Shell) -> Result<()> {
     if manifest != Manifest::of(&sources, &built).to_string() {
         findings.push("kernels/ptx/manifest.json has other figures than the assembler".into());
     }
-    findings.extend(Bounds::read(&folders.bounds())?.findings(&built));
-    judge(&findings)
+    judge(&findings, FIX)?;
+    judge(&Bounds::read(&folders.bounds())?.findings(&built), MEND)
 }
 
 /// Hashes alone: what a machine without network can do.
@@ -136,8 +140,8 @@ fn skip(why: &str) -> Result<()> {
     Ok(())
 }
 
-fn judge(findings: &[String]) -> Result<()> {
-    if findings.is_empty() { Ok(()) } else { Err(Failure::new(findings.join("\n")).hint(FIX)) }
+fn judge(findings: &[String], hint: &str) -> Result<()> {
+    if findings.is_empty() { Ok(()) } else { Err(Failure::new(findings.join("\n")).hint(hint)) }
 }
 
 /// All of them, as many at a time as there are cores.

@@ -97,7 +97,8 @@ fn most(usages: &Usages) -> u64 {
 /// Both are memory that is slow and that nobody planned.
 fn local_memory(usage: &Usage) -> impl Iterator<Item = String> {
     let spills = (usage.spill_bytes > 0).then(|| format!("spills {} bytes", usage.spill_bytes));
-    let stack = (usage.stack_bytes > 0).then(|| {
+    // What is spilled lies there too, and is said once.
+    let stack = (usage.stack_bytes > 0 && usage.spill_bytes == 0).then(|| {
         format!("keeps {} bytes a thread in memory: an array whose index is not known ahead?", usage.stack_bytes)
     });
     spills.into_iter().chain(stack)
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn spills_addressed_arrays_and_warnings_are_found() {
         let of = |usage| bounds("a 32\n").findings(&[built("a", 8, usage)]);
-        assert_eq!(of(Usage { spill_bytes: 4, ..Usage::default() }), ["a on sm_90: spills 4 bytes"]);
+        assert_eq!(of(Usage { spill_bytes: 4, stack_bytes: 8, ..Usage::default() }), ["a on sm_90: spills 4 bytes"]);
         assert_eq!(of(Usage { stack_bytes: 8, ..Usage::default() }).len(), 1);
         let mut warned = built("a", 8, Usage::default());
         warned.warnings.push("a warning".into());
