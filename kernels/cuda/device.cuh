@@ -226,6 +226,36 @@ DEVICE u32 swizzled(u32 row, u32 column) {
     return row * WIDTH + (column ^ (moved * 8));
 }
 
+// Operands of mma from such a tile: 16 rows and 16 columns from (row, column), which are multiples of 8. `load_a` gives
+// the first operand as it stands, and `load_a_transposed` its transpose: the tile's columns are the operand's rows.
+template <u32 WIDTH>
+DEVICE void load_a(u32 (&out)[4], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    ldmatrix_x4(out, tile + swizzled<WIDTH>(row + lane % 16, column + lane / 16 * 8));
+}
+template <u32 WIDTH>
+DEVICE void load_a_transposed(u32 (&out)[4], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    ldmatrix_x4_trans(out, tile + swizzled<WIDTH>(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8));
+}
+
+// Two second operands of 16 x 8 beside each other, as [operand][register]: `load_b` where the tile's rows are the
+// operands' rows, and `load_b_transposed` where they are their columns.
+template <u32 WIDTH>
+DEVICE void load_b(u32 (&out)[2][2], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    u32 all[4];
+    ldmatrix_x4_trans(all, tile + swizzled<WIDTH>(row + lane % 16, column + lane / 16 * 8));
+    out[0][0] = all[0], out[0][1] = all[1], out[1][0] = all[2], out[1][1] = all[3];
+}
+template <u32 WIDTH>
+DEVICE void load_b_transposed(u32 (&out)[2][2], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    u32 all[4];
+    ldmatrix_x4(all, tile + swizzled<WIDTH>(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8));
+    out[0][0] = all[0], out[0][1] = all[1], out[1][0] = all[2], out[1][1] = all[3];
+}
+
 // The normal distribution at x.
 struct Normal {
     // The probability of what is below x.

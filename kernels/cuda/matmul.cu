@@ -66,34 +66,10 @@ DEVICE void copy(bf16* tile, Operand<ALONG> from, u32 side_first, u32 k_first) {
     }
 }
 
-// Loads 16 (side) x 16 (k) as the first operand of mma has them: both halves of the side, then of k.
-template <bool ALONG>
-DEVICE void load_first(u32 (&out)[4], const bf16* tile, u32 side_first, u32 k_first) {
-    const u32 lane = lane_of_thread();
-    if (ALONG) {
-        ldmatrix_x4(out, tile + swizzled<DEPTH>(side_first + lane % 16, k_first + lane / 16 * 8));
-    } else {
-        const u32 row = k_first + lane % 8 + lane / 16 * 8;
-        ldmatrix_x4_trans(out, tile + swizzled<TILE>(row, side_first + lane / 8 % 2 * 8));
-    }
-}
-
-// The same as two of the second operand have them: both halves of k, then of the side.
-template <bool ALONG>
-DEVICE void load_second(u32 (&out)[4], const bf16* tile, u32 side_first, u32 k_first) {
-    const u32 lane = lane_of_thread();
-    if (ALONG) {
-        const u32 row = side_first + lane % 8 + lane / 16 * 8;
-        ldmatrix_x4(out, tile + swizzled<DEPTH>(row, k_first + lane / 8 % 2 * 8));
-    } else {
-        ldmatrix_x4_trans(out, tile + swizzled<TILE>(k_first + lane % 16, side_first + lane / 16 * 8));
-    }
-}
-
 // What a warp multiplies in one step: 64 x 16 by 16 x 64.
 struct Fragments {
     u32 a[4][4];
-    u32 b[4][4];
+    u32 b[4][2][2];
 };
 
 // A warp's part of the product: 4 x 8 parts of 16 x 8.
@@ -120,11 +96,21 @@ DEVICE u32 warp_row() { return warp_of_thread() / 2 * WARP_TILE; }
 DEVICE u32 warp_column() { return warp_of_thread() % 2 * WARP_TILE; }
 
 template <bool A_ALONG, bool B_ALONG>
-DEVICE void load(Fragments& out, const Stage& stage, u32 k_first) {
+DEVICE void load(Fragments& out, const Stage& stage, u32 k) {
     UNROLL
     for (u32 i = 0; i < 4; i++) {
-        load_first<A_ALONG>(out.a[i], stage.a, warp_row() + i * 16, k_first);
-        load_second<B_ALONG>(out.b[i], stage.b, warp_column() + i * 16, k_first);
+        const u32 row = warp_row() + i * 16;
+        const u32 column = warp_column() + i * 16;
+        if (A_ALONG) {
+            load_a<DEPTH>(out.a[i], stage.a, row, k);
+        } else {
+            load_a_transposed<TILE>(out.a[i], stage.a, k, row);
+        }
+        if (B_ALONG) {
+            load_b_transposed<DEPTH>(out.b[i], stage.b, column, k);
+        } else {
+            load_b<TILE>(out.b[i], stage.b, k, column);
+        }
     }
 }
 
@@ -132,11 +118,8 @@ DEVICE void multiply(Sums& sums, const Fragments& fragments) {
     UNROLL
     for (u32 i = 0; i < 4; i++) {
         UNROLL
-        for (u32 j = 0; j < 4; j++) {
-            const u32 left[2] = {fragments.b[j][0], fragments.b[j][1]};
-            const u32 right[2] = {fragments.b[j][2], fragments.b[j][3]};
-            mma_m16n8k16(sums.of[i][2 * j], fragments.a[i], left);
-            mma_m16n8k16(sums.of[i][2 * j + 1], fragments.a[i], right);
+        for (u32 j = 0; j < 8; j++) {
+            mma_m16n8k16(sums.of[i][j], fragments.a[i], fragments.b[j / 2][j % 2]);
         }
     }
 }
