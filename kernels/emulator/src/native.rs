@@ -1,0 +1,254 @@
+//! What kernels call: the functions of `include/emulator.h` and of `src/callbacks.cpp`, for the thread that runs.
+
+use std::{
+    cell::Cell,
+    ffi::{CStr, c_char, c_void},
+    ptr,
+};
+
+use corosensei::Yielder;
+
+use crate::{
+    Size,
+    block::{Block, Step},
+    copies::Copy,
+    fault::What,
+    warp::{Operation, Place, Slot},
+};
+
+thread_local! {
+    /// The block that runs on this thread of the host; null where none does.
+    static BLOCK: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// A block begins to run.
+pub fn enter(block: *mut c_void) {
+    BLOCK.set(block);
+}
+
+/// It runs no more.
+pub fn leave() {
+    BLOCK.set(ptr::null_mut());
+}
+
+/// Runs a thread from its beginning to its end.
+pub fn thread(yielder: *const Yielder<(), ()>) {
+    let (kernel, arguments) = with(|block| {
+        let current = block.current;
+        block.threads[current].yielder = yielder;
+        (block.kernel, block.arguments)
+    });
+    // SAFETY: as whoever launched it promised.
+    unsafe { kernel.call(arguments) };
+}
+
+/// Does something with the block; never leaves the fiber.
+fn with<T>(act: impl FnOnce(&mut Block<'static>) -> T) -> T {
+    let block = BLOCK.get().cast::<Block<'static>>();
+    assert!(!block.is_null(), "kernels run in a block");
+    // SAFETY: it is there while a block runs, no other reference is alive, and this one ends before the fiber is left.
+    act(unsafe { &mut *block })
+}
+
+/// Leaves the fiber until it is resumed.
+fn leave_fiber() {
+    let yielder = with(|block| block.threads[block.current].yielder);
+    // SAFETY: it is this fiber's, which set it when it began.
+    unsafe { (*yielder).suspend(()) };
+}
+
+/// Does something, waits where it has to, and never comes back where it was wrong.
+fn step(place: impl FnOnce() -> String, act: impl FnOnce(&mut Block<'static>) -> Result<Step, What>) {
+    match with(act) {
+        Ok(Step::Done) => {}
+        Ok(Step::Wait) => leave_fiber(),
+        Err(what) => {
+            let place = place();
+            with(|block| block.fail(what, place));
+            loop {
+                leave_fiber();
+            }
+        }
+    }
+    with(|block| {
+        let current = block.current;
+        block.threads[current].wait = None;
+    });
+}
+
+/// A place as the compiler gives it.
+fn place(file: *const c_char, line: u32) -> Place {
+    // SAFETY: it is `__builtin_FILE()`, which is there for ever.
+    Place { file: unsafe { CStr::from_ptr(file) }, line }
+}
+
+fn operate(operation: Operation, mask: u32, input: [u32; 10], place: Place) -> Slot {
+    step(|| place.to_string(), |block| block.operate(operation, mask, input, place));
+    with(|block| block.slot())
+}
+
+/// CUDA's.
+#[repr(C)]
+struct Dim3 {
+    x: u32,
+    y: u32,
+    z: u32,
+}
+
+impl From<Size> for Dim3 {
+    fn from([x, y, z]: Size) -> Self {
+        Self { x, y, z }
+    }
+}
+
+const ALL_LANES: u32 = u32::MAX;
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_thread_index() -> Dim3 {
+    with(|block| block.thread_index(block.current)).into()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_block_index() -> Dim3 {
+    with(|block| block.index).into()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_block_size() -> Dim3 {
+    with(|block| block.launch.block).into()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_grid_size() -> Dim3 {
+    with(|block| block.launch.grid).into()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_shared_memory(bytes: u64, file: *const c_char, line: u32) -> *mut c_void {
+    step(
+        || place(file, line).to_string(),
+        |block| {
+            let given_bytes = block.shared.bytes();
+            if bytes > given_bytes {
+                return Err(What::SharedMemory { needs_bytes: bytes, given_bytes });
+            }
+            Ok(Step::Done)
+        },
+    );
+    with(|block| ptr::with_exposed_provenance_mut(usize::try_from(block.shared.base()).unwrap_or_default()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_sync_threads(file: *const c_char, line: u32) {
+    let place = place(file, line);
+    step(|| place.to_string(), |block| block.sync(place));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_sync_warp(mask: u32, file: *const c_char, line: u32) {
+    operate(Operation::Sync, mask, [0; 10], place(file, line));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_shuffle(mask: u32, value: u32, from_lane: u32, file: *const c_char, line: u32) -> u32 {
+    let mut input = [0; 10];
+    (input[0], input[1]) = (value, from_lane);
+    operate(Operation::Shuffle, mask, input, place(file, line)).output[0]
+}
+
+/// # Safety
+/// `out` has `n` elements, 4 at most.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn emulator_ldmatrix(
+    out: *mut u32,
+    n: u32,
+    transposed: u32,
+    row: *const c_void,
+    file: *const c_char,
+    line: u32,
+) {
+    let mut input = [0; 10];
+    let address = row.addr() as u64;
+    #[expect(clippy::cast_possible_truncation, reason = "its halves")]
+    {
+        (input[0], input[1]) = (address as u32, (address >> 32) as u32);
+    }
+    let n = n as usize;
+    let operation = Operation::LoadMatrix { n, transposed: transposed != 0 };
+    let slot = operate(operation, ALL_LANES, input, place(file, line));
+    // SAFETY: as the caller promises.
+    unsafe { ptr::copy_nonoverlapping(slot.output.as_ptr(), out, n.min(4)) };
+}
+
+/// # Safety
+/// `d` and `a` have 4 elements, `b` has 2.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn emulator_mma_m16n8k16(d: *mut f32, a: *const u32, b: *const u32, file: *const c_char, line: u32) {
+    let mut input = [0; 10];
+    // SAFETY: as the caller promises.
+    unsafe {
+        ptr::copy_nonoverlapping(a, input.as_mut_ptr(), 4);
+        ptr::copy_nonoverlapping(b, input[4..].as_mut_ptr(), 2);
+        ptr::copy_nonoverlapping(d.cast::<u32>(), input[6..].as_mut_ptr(), 4);
+    }
+    let slot = operate(Operation::Multiply, ALL_LANES, input, place(file, line));
+    // SAFETY: as the caller promises.
+    unsafe { ptr::copy_nonoverlapping(slot.output.as_ptr(), d.cast::<u32>(), 4) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_copy_begin(
+    to_shared: *mut c_void,
+    from_global: *const c_void,
+    valid: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let copy = Copy { to: to_shared.addr() as u64, from: (valid != 0).then_some(from_global.addr() as u64) };
+    step(|| place(file, line).to_string(), |block| block.copy_begins(copy).map(|()| Step::Done));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_copy_commit() {
+    with(Block::copies_commit);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_copy_wait(groups: u32, file: *const c_char, line: u32) {
+    step(|| place(file, line).to_string(), |block| block.copies_arrive(groups as usize).map(|()| Step::Done));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_access(address: *const c_void, bytes: u32, writes: u32, after: *mut c_void) {
+    // What lies on the fiber's own stack is a register on a card.
+    let is_own = with(|block| block.threads[block.current].stack.contains(&address.addr()));
+    if !is_own {
+        step(
+            || line_of(after),
+            |block| {
+                let current = block.current;
+                let (address, bytes) = (address.addr() as u64, u64::from(bytes));
+                block.access(current, address, bytes, writes != 0).map(|()| Step::Done)
+            },
+        );
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn emulator_misaligned(address: *const c_void, bytes: u32, file: *const c_char, line: u32) {
+    let what = What::Misaligned { address: address.addr() as u64, bytes };
+    step(|| place(file, line).to_string(), |_| Err(what));
+}
+
+/// The line of the instruction before an address.
+fn line_of(after: *mut c_void) -> String {
+    let mut line = None;
+    // Of inlined calls the innermost comes first: device.cuh's own lines are told only where there is no kernel's.
+    backtrace::resolve(after.wrapping_byte_sub(1), |symbol| {
+        if let (Some(file), Some(number)) = (symbol.filename().and_then(|file| file.file_name()), symbol.lineno()) {
+            let told = format!("{}:{number}", file.to_string_lossy());
+            line.get_or_insert(told);
+        }
+    });
+    line.unwrap_or_else(|| "an unknown line".to_owned())
+}
