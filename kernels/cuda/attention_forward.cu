@@ -1,9 +1,9 @@
 // Causal attention forward, with scores and weights never in memory: FlashAttention-2's order (arXiv:2307.08691).
 //
-// A block has 128 queries of one head, and a warp 32 of them; keys and values
-// come in tiles, two stages of each, so that the next is on its way while this one is used. Rows of a warp keep their
-// maximum and sum as they go; weights stay in the registers that scores came in, as the layout of a product's result is
-// that of the next one's first operand. Blocks begin with the last queries of a head, which have the most keys.
+// A block has 128 queries of one head, and a warp 32 of them; keys and values come in tiles, two stages of each, so that
+// the next is on its way while this one is used. Rows of a warp keep their maximum and sum as they go; weights stay in
+// the registers that scores came in, as the layout of a product's result is that of the next one's first operand. Blocks
+// begin with the last queries of a head, which have the most keys.
 //
 // Heads of HS channels, a multiple of 8, lie in tiles of the next WIDTH of 32, 64, 96 and 128, filled up with zeros.
 
@@ -34,19 +34,6 @@ struct Shared {
 static_assert(sizeof(Shared<32>) == 24576 && sizeof(Shared<64>) == 49152, "what the host launches with");
 static_assert(sizeof(Shared<96>) == 49152 && sizeof(Shared<128>) == 65536, "what the host launches with");
 
-// Begins to copy rows `first` on of one head's queries, keys or values; what is past T or HS is 0.
-template <u32 WIDTH, u32 ROWS>
-DEVICE void copy(bf16* tile, const bf16* from, u64 stride, u32 first, u32 t, u32 hs) {
-    UNROLL
-    for (u32 i = 0; i < ROWS * WIDTH / 8 / THREADS; i++) {
-        const u32 piece = i * THREADS + threadIdx.x;
-        const u32 row = piece / (WIDTH / 8);
-        const u32 column = piece % (WIDTH / 8) * 8;
-        const bf16* address = from + (first + row) * stride + column;
-        cp_async_16(tile + swizzled<WIDTH>(row, column), address, first + row < t && column < hs);
-    }
-}
-
 // 16 queries of a warp, of which a lane has parts of two: row lane / 4 and the one 8 further.
 template <u32 WIDTH>
 struct Rows {
@@ -59,7 +46,7 @@ struct Rows {
 };
 
 // Turns scores of keys `key` on into weights relative to the rows' new maxima, and the sums so far with them. `query` is
-// the first of the 16, and `row` its element number's row of weights.
+// the first of the 16.
 template <u32 WIDTH, u32 KEYS>
 DEVICE void weigh(Rows<WIDTH>& rows, float (&scores)[KEYS / 8][4], u32 query, u32 key, float scale, bool masked) {
     const u32 lane = lane_of_thread();
@@ -153,12 +140,7 @@ DEVICE void attend(Rows<WIDTH> (&rows)[Shape<WIDTH>::PARTS], const bf16* q, cons
         u32 a[PARTS][4];
         UNROLL
         for (u32 part = 0; part < PARTS; part++) {
-            const float(&left)[4] = scores[part][2 * j];
-            const float(&right)[4] = scores[part][2 * j + 1];
-            a[part][0] = pack(left[0], left[1]);
-            a[part][1] = pack(left[2], left[3]);
-            a[part][2] = pack(right[0], right[1]);
-            a[part][3] = pack(right[2], right[3]);
+            operand_of_results(a[part], scores[part][2 * j], scores[part][2 * j + 1]);
         }
         UNROLL
         for (u32 channel = 0; channel < WIDTH; channel += 16) {
@@ -235,9 +217,9 @@ DEVICE void attention(bf16* out, float* lse, const bf16* qkv, u32 t, u32 nh, u32
     for (u32 part = 0; part < Shape<WIDTH>::PARTS; part++) {
         rows[part] = Rows<WIDTH>{{MASKED, MASKED}, {}, {}};
     }
-    copy<WIDTH, QUERIES>(shared.q, q, stride, first, t, hs);
-    copy<WIDTH, KEYS>(shared.k[0], q + c, stride, 0, t, hs);
-    copy<WIDTH, KEYS>(shared.v[0], q + 2 * c, stride, 0, t, hs);
+    copy_rows<WIDTH, QUERIES, THREADS>(shared.q, q, stride, first, t, hs);
+    copy_rows<WIDTH, KEYS, THREADS>(shared.k[0], q + c, stride, 0, t, hs);
+    copy_rows<WIDTH, KEYS, THREADS>(shared.v[0], q + 2 * c, stride, 0, t, hs);
     cp_async_commit();
     for (u32 key = 0; key < end; key += KEYS) {
         const u32 stage = key / KEYS % 2;
@@ -245,8 +227,8 @@ DEVICE void attention(bf16* out, float* lse, const bf16* qkv, u32 t, u32 nh, u32
         __syncthreads();
         // Into the stage of the tile before this one, which all warps have left.
         if (key + KEYS < end) {
-            copy<WIDTH, KEYS>(shared.k[1 - stage], q + c, stride, key + KEYS, t, hs);
-            copy<WIDTH, KEYS>(shared.v[1 - stage], q + 2 * c, stride, key + KEYS, t, hs);
+            copy_rows<WIDTH, KEYS, THREADS>(shared.k[1 - stage], q + c, stride, key + KEYS, t, hs);
+            copy_rows<WIDTH, KEYS, THREADS>(shared.v[1 - stage], q + 2 * c, stride, key + KEYS, t, hs);
             cp_async_commit();
         }
         // A warp's queries may all come before the tile.
@@ -259,8 +241,8 @@ DEVICE void attention(bf16* out, float* lse, const bf16* qkv, u32 t, u32 nh, u32
     finish<WIDTH>(rows, shared.q, to, lse + static_cast<u64>(head) * t, c, query, t, hs, scale * LOG2_E);
 }
 
-// Shapes of all: qkv (B, T, 3, NH, HS) -> out (B, T, NH, HS), lse (B, NH, T) of the scaled scores. gridDim.x is blocks of
-// queries times B * NH. `threshold`, `kept` and `key` are `Dropout`'s.
+// Shapes of all: qkv (B, T, 3, NH, HS) -> out (B, T, NH, HS), lse (B, NH, T) of the scaled scores. gridDim.x is B * NH
+// times blocks of queries. `threshold`, `kept` and `key` are `Dropout`'s.
 KERNEL BOUNDS(THREADS, 2) attention_forward_32(bf16* out, float* lse, const bf16* qkv, u32 t, u32 nh, u32 hs,
                                                float scale, u32 threshold, float kept, u32 key) {
     attention<32>(out, lse, qkv, t, nh, hs, scale, Dropout{threshold, kept, key});

@@ -256,6 +256,29 @@ DEVICE void load_b_transposed(u32 (&out)[2][2], const bf16* tile, u32 row, u32 c
     out[0][0] = all[0], out[0][1] = all[1], out[1][0] = all[2], out[1][1] = all[3];
 }
 
+// A block of THREADS threads begins to copy ROWS x WIDTH into such a tile, from row `first` of rows that lie `stride`
+// elements apart. Of these there are `rows`, of `columns` elements each, a multiple of 8; what is past them is 0.
+template <u32 WIDTH, u32 ROWS, u32 THREADS>
+DEVICE void copy_rows(bf16* tile, const bf16* from, u64 stride, u32 first, u32 rows, u32 columns) {
+    static_assert(ROWS * WIDTH / 8 % THREADS == 0);
+    UNROLL
+    for (u32 i = 0; i < ROWS * WIDTH / 8 / THREADS; i++) {
+        const u32 piece = i * THREADS + threadIdx.x;
+        const u32 row = piece / (WIDTH / 8);
+        const u32 column = piece % (WIDTH / 8) * 8;
+        const bf16* address = from + (first + row) * stride + column;
+        cp_async_16(tile + swizzled<WIDTH>(row, column), address, first + row < rows && column < columns);
+    }
+}
+
+// The first operand of mma that two results beside each other are, 16 x 8 each: a lane has the same places of both.
+DEVICE void operand_of_results(u32 (&a)[4], const float (&left)[4], const float (&right)[4]) {
+    a[0] = pack(left[0], left[1]);
+    a[1] = pack(left[2], left[3]);
+    a[2] = pack(right[0], right[1]);
+    a[3] = pack(right[2], right[3]);
+}
+
 // The normal distribution at x.
 struct Normal {
     // The probability of what is below x.
