@@ -89,6 +89,28 @@ DEVICE float fast_reciprocal(float x) {
     return out;
 }
 
+// 16 bytes that are read once, or written and not read before much else is: they make room for others in the caches
+// first. The address is a multiple of 16.
+DEVICE uint4 load_once(const uint4* from) {
+    uint4 out;
+    asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+                 : "l"(from)
+                 : "memory");
+    return out;
+}
+DEVICE void store_once(uint4* to, uint4 value) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.x), "r"(value.y), "r"(value.z),
+                 "r"(value.w)
+                 : "memory");
+}
+
+// Hides from the compiler that these are the bits of before, so that it unpacks them anew where they are used again
+// instead of holding what it unpacked, which takes twice the registers.
+DEVICE void held_packed(uint4& packed) {
+    asm volatile("" : "+r"(packed.x), "+r"(packed.y), "+r"(packed.z), "+r"(packed.w));
+}
+
 // An address of shared memory as instructions take it.
 DEVICE u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 
@@ -162,6 +184,36 @@ DEVICE float to_float(bf16 value) { return float_of_bits(static_cast<u32>(value.
 DEVICE float first_of(u32 pair) { return float_of_bits(pair << 16); }
 DEVICE float second_of(u32 pair) { return float_of_bits(pair & 0xffff0000u); }
 
+// What one access moves: eight bfloat16, the first in the lower half of x. Addresses are multiples of 16.
+constexpr u32 EIGHT = 8;
+
+DEVICE uint4 load_eight(const bf16* from) { return *reinterpret_cast<const uint4*>(from); }
+DEVICE void store_eight(bf16* to, uint4 packed) { *reinterpret_cast<uint4*>(to) = packed; }
+
+DEVICE void unpack_eight(float (&out)[EIGHT], uint4 packed) {
+    out[0] = first_of(packed.x);
+    out[1] = second_of(packed.x);
+    out[2] = first_of(packed.y);
+    out[3] = second_of(packed.y);
+    out[4] = first_of(packed.z);
+    out[5] = second_of(packed.z);
+    out[6] = first_of(packed.w);
+    out[7] = second_of(packed.w);
+}
+
+DEVICE uint4 pack_eight(const float (&x)[EIGHT]) {
+    return uint4{pack(x[0], x[1]), pack(x[2], x[3]), pack(x[4], x[5]), pack(x[6], x[7])};
+}
+
+// The same of 32 bits each, in two accesses.
+DEVICE void add_to_eight(float* to, const float (&x)[EIGHT]) {
+    float4* pair = reinterpret_cast<float4*>(to);
+    const float4 a = pair[0];
+    const float4 b = pair[1];
+    pair[0] = float4{a.x + x[0], a.y + x[1], a.z + x[2], a.w + x[3]};
+    pair[1] = float4{b.x + x[4], b.y + x[5], b.z + x[6], b.w + x[7]};
+}
+
 DEVICE u32 lane_of_thread() { return threadIdx.x % WARP; }
 DEVICE u32 warp_of_thread() { return threadIdx.x / WARP; }
 
@@ -214,6 +266,30 @@ DEVICE float block_max(float value, float (&partial)[THREADS / WARP]) {
         most = fmaxf(most, partial[warp]);
     }
     return most;
+}
+
+// Reduces two values at once over each group of WARPS neighbouring warps, in every thread of the group alike, by warps
+// and then by their number. A group of one warp needs no memory; else every thread of the block has to come here, and
+// `partial` may be used again after the block's next barrier.
+template <u32 WARPS, u32 ALL_WARPS>
+DEVICE float2 group_sum(float2 value, float2 (&partial)[ALL_WARPS]) {
+    value.x = warp_sum(value.x);
+    value.y = warp_sum(value.y);
+    if (WARPS == 1) {
+        return value;
+    }
+    if (lane_of_thread() == 0) {
+        partial[warp_of_thread()] = value;
+    }
+    __syncthreads();
+    float2 sum = float2{0.0f, 0.0f};
+    const u32 first = warp_of_thread() / WARPS * WARPS;
+    UNROLL
+    for (u32 warp = 0; warp < WARPS; warp++) {
+        sum.x += partial[first + warp].x;
+        sum.y += partial[first + warp].y;
+    }
+    return sum;
 }
 
 // Where `column` of `row` lies, in elements, in a tile of shared memory whose rows have WIDTH bfloat16, a multiple of
@@ -329,4 +405,15 @@ struct Dropout {
 // What element `index` is multiplied with.
 DEVICE float dropout_factor(Dropout dropout, u32 index) {
     return hash(dropout.key, index) < dropout.threshold ? 0.0f : dropout.scale;
+}
+
+// The same of eight neighbouring elements, `index` being the first's. A mask of more than 2^32 elements repeats itself.
+DEVICE void drop_eight(float (&x)[EIGHT], Dropout dropout, u64 index) {
+    if (dropout.threshold == 0) {
+        return;
+    }
+    UNROLL
+    for (u32 i = 0; i < EIGHT; i++) {
+        x[i] *= dropout_factor(dropout, static_cast<u32>(index) + i);
+    }
 }

@@ -5,6 +5,8 @@
 //! `headroom_shared`. Files, threads' lifetimes and the training loop are the agent's.
 
 pub mod cpu;
+#[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
+pub mod cuda;
 pub mod decode;
 #[cfg(feature = "train")]
 pub mod fast;

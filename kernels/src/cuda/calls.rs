@@ -1,0 +1,350 @@
+//! The driver's calls, each once: results checked, handles given back when they are dropped. The only file with unsafe
+//! code of the CUDA side.
+//!
+//! SAFETY, of every call here: the driver is loaded, as nothing here is reachable without a [`super::driver::Driver`];
+//! handles are those that the driver gave and that are not given back yet, as only the owners here make and end them;
+//! and pointers are to variables of the function that calls, which the driver writes before it returns.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    ptr,
+};
+
+use cudarc::driver::sys::{self, CUresult};
+
+use super::error::{At, Code, CudaError};
+
+pub use sys::{CUdevice_attribute as CardAttribute, CUfunction_attribute as FunctionAttribute};
+
+/// Turns the driver's answer to a call into a result.
+#[track_caller]
+fn answer(call: &'static str, result: CUresult) -> Result<(), CudaError> {
+    if result == CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    Err(CudaError::Call { call, code: code(result), at: At::caller() })
+}
+
+fn code(result: CUresult) -> Code {
+    let text = |get: unsafe fn(CUresult, *mut *const c_char) -> CUresult| {
+        let mut text = ptr::null();
+        // SAFETY: as of every call; the text is the driver's own and stays.
+        let answer = unsafe { get(result, &raw mut text) };
+        let known = answer == CUresult::CUDA_SUCCESS && !text.is_null();
+        // SAFETY: a text of the driver's, with its end.
+        known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    };
+    let unknown = || "unknown".to_owned();
+    Code {
+        number: result as u32,
+        name: text(sys::cuGetErrorName).unwrap_or_else(unknown),
+        description: text(sys::cuGetErrorString).unwrap_or_else(unknown),
+    }
+}
+
+/// A call with one result.
+macro_rules! get {
+    ($start:expr, $call:ident($($before:expr),*; $($after:expr),*)) => {{
+        let mut out = $start;
+        // SAFETY: as of every call.
+        let result = unsafe { sys::$call($($before,)* &raw mut out $(, $after)*) };
+        answer(stringify!($call), result).map(|()| out)
+    }};
+}
+
+/// A call with none.
+macro_rules! tell {
+    ($call:ident($($argument:expr),*)) => {{
+        // SAFETY: as of every call, and as its function says of the arguments.
+        let result = unsafe { sys::$call($($argument),*) };
+        answer(stringify!($call), result)
+    }};
+}
+
+#[track_caller]
+pub fn init() -> Result<(), CudaError> {
+    tell!(cuInit(0))
+}
+
+/// As 12040 for 12.4; the only call that may come before [`init`].
+#[track_caller]
+pub fn driver_version() -> Result<i32, CudaError> {
+    get!(0, cuDriverGetVersion(;))
+}
+
+#[track_caller]
+pub fn n_cards() -> Result<u32, CudaError> {
+    get!(0, cuDeviceGetCount(;)).map(|n: c_int| n.unsigned_abs())
+}
+
+/// A card as the driver numbers it: a number, which is never given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardHandle(sys::CUdevice);
+
+impl CardHandle {
+    #[track_caller]
+    pub fn get(index: u32) -> Result<Self, CudaError> {
+        let index = c_int::try_from(index).unwrap_or(c_int::MAX);
+        get!(0, cuDeviceGet(; index)).map(Self)
+    }
+
+    #[track_caller]
+    pub fn name(self) -> Result<String, CudaError> {
+        const LENGTH: c_int = 256;
+        let mut name = [0; LENGTH as usize];
+        tell!(cuDeviceGetName(name.as_mut_ptr().cast(), LENGTH, self.0))?;
+        // The end is the driver's to write; were it not there, all of it is the name.
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    #[track_caller]
+    pub fn uuid(self) -> Result<[u8; 16], CudaError> {
+        let uuid = get!(sys::CUuuid { bytes: [0; 16] }, cuDeviceGetUuid_v2(; self.0))?;
+        Ok(uuid.bytes.map(|byte| byte.to_ne_bytes()[0]))
+    }
+
+    #[track_caller]
+    pub fn attribute(self, attribute: CardAttribute) -> Result<u32, CudaError> {
+        get!(0, cuDeviceGetAttribute(; attribute, self.0)).map(|value: c_int| value.unsigned_abs())
+    }
+
+    #[track_caller]
+    pub fn total_bytes(self) -> Result<u64, CudaError> {
+        get!(0, cuDeviceTotalMem_v2(; self.0)).map(|bytes| bytes as u64)
+    }
+}
+
+/// A card's primary context, which whatever else in the process uses the card shares.
+#[derive(Debug)]
+pub struct Context {
+    card: CardHandle,
+    raw: sys::CUcontext,
+}
+
+// SAFETY: a context belongs to no thread; each makes it its own before it calls.
+unsafe impl Send for Context {}
+// SAFETY: the driver's calls may come from several threads at once.
+unsafe impl Sync for Context {}
+
+impl Context {
+    #[track_caller]
+    pub fn retain(card: CardHandle) -> Result<Self, CudaError> {
+        let raw = get!(ptr::null_mut(), cuDevicePrimaryCtxRetain(; card.0))?;
+        Ok(Self { card, raw })
+    }
+
+    /// Makes it the one that this thread's calls are for.
+    #[track_caller]
+    pub fn bind(&self) -> Result<(), CudaError> {
+        tell!(cuCtxSetCurrent(self.raw))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // After a fault it fails, and there is nobody left to tell.
+        let _: Result<(), CudaError> = tell!(cuDevicePrimaryCtxRelease_v2(self.card.0));
+    }
+}
+
+/// Free bytes, and all, of the card of this thread's context.
+#[track_caller]
+pub fn memory_info() -> Result<(u64, u64), CudaError> {
+    let mut total = 0;
+    let free = get!(0, cuMemGetInfo_v2(; &raw mut total))?;
+    Ok((free as u64, total as u64))
+}
+
+#[track_caller]
+pub fn allocate(bytes: usize) -> Result<u64, CudaError> {
+    get!(0, cuMemAlloc_v2(; bytes))
+}
+
+/// Ends an allocation. A wrong address is refused by the driver.
+#[track_caller]
+pub fn free(address: u64) -> Result<(), CudaError> {
+    tell!(cuMemFree_v2(address))
+}
+
+/// What runs in order on a card.
+#[derive(Debug)]
+pub struct Stream(sys::CUstream);
+
+// SAFETY: as of a context.
+unsafe impl Send for Stream {}
+// SAFETY: as of a context.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    #[track_caller]
+    pub fn create() -> Result<Self, CudaError> {
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+        get!(ptr::null_mut(), cuStreamCreate(; flags)).map(Self)
+    }
+
+    #[track_caller]
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        tell!(cuStreamSynchronize(self.0))
+    }
+
+    /// Copies to the card. `from` may change as soon as this returns: the driver takes a copy of memory that is not
+    /// pinned (CUDA driver API, "API synchronization behavior").
+    #[track_caller]
+    pub fn copy_to_card(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
+        tell!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0))
+    }
+
+    /// Copies from the card, and is done when it returns: as the driver says of memory that is not pinned, and by a wait.
+    #[track_caller]
+    pub fn copy_from_card(&self, to: &mut [u8], from: u64) -> Result<(), CudaError> {
+        tell!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), self.0))?;
+        self.synchronize()
+    }
+
+    #[track_caller]
+    pub fn copy_on_card(&self, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+        tell!(cuMemcpyDtoDAsync_v2(to, from, bytes, self.0))
+    }
+
+    #[track_caller]
+    pub fn fill(&self, to: u64, byte: u8, bytes: usize) -> Result<(), CudaError> {
+        tell!(cuMemsetD8Async(to, byte, bytes, self.0))
+    }
+
+    /// Launches a kernel.
+    ///
+    /// `arguments` are addresses of values of the sizes that [`Function::parameter_bytes`] tells, alive until this
+    /// returns; whoever calls has compared them.
+    #[track_caller]
+    pub fn launch(
+        &self,
+        function: &Function,
+        [x, y, z]: [u32; 3],
+        threads: u32,
+        shared_bytes: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
+        let extra = ptr::null_mut();
+        let arguments = arguments.as_mut_ptr();
+        tell!(cuLaunchKernel(function.0, x, y, z, threads, 1, 1, shared_bytes, self.0, arguments, extra))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _: Result<(), CudaError> = tell!(cuStreamDestroy_v2(self.0));
+    }
+}
+
+/// A file of kernels as the driver has it.
+#[derive(Debug)]
+pub struct LoadedModule(sys::CUmodule);
+
+// SAFETY: as of a context.
+unsafe impl Send for LoadedModule {}
+// SAFETY: as of a context.
+unsafe impl Sync for LoadedModule {}
+
+impl LoadedModule {
+    /// Has the driver translate the PTX of a file. What its compiler says comes with the error.
+    #[track_caller]
+    pub fn load(module: &'static str, ptx: &CStr) -> Result<Self, CudaError> {
+        const LENGTH: usize = 4096;
+        let mut log = [0_u8; LENGTH];
+        let mut options =
+            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        // The size stands where a pointer would.
+        let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LENGTH)];
+        let n_options = 2;
+        let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+        let loaded = get!(ptr::null_mut(), cuModuleLoadDataEx(; ptx.as_ptr().cast(), n_options, options, values));
+        loaded.map(Self).map_err(|error| match error {
+            CudaError::Call { code, .. } if !code.is_fault() => {
+                let end = log.iter().position(|&byte| byte == 0).unwrap_or(LENGTH);
+                CudaError::Module { module, code, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() }
+            }
+            other => other,
+        })
+    }
+
+    /// A kernel of it. It may be used as long as the module is there.
+    #[track_caller]
+    pub fn function(&self, name: &str) -> Result<Function, CudaError> {
+        // A name with a zero is no kernel's, and the empty one is nobody's either.
+        let name = CString::new(name).unwrap_or_default();
+        get!(ptr::null_mut(), cuModuleGetFunction(; self.0, name.as_ptr())).map(Function)
+    }
+}
+
+impl Drop for LoadedModule {
+    fn drop(&mut self) {
+        let _: Result<(), CudaError> = tell!(cuModuleUnload(self.0));
+    }
+}
+
+/// A kernel as the driver has it, while its module is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Function(sys::CUfunction);
+
+// SAFETY: as of a context.
+unsafe impl Send for Function {}
+// SAFETY: as of a context.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// Bytes of each of its parameters.
+    pub fn parameter_bytes(&self) -> Vec<u64> {
+        let bytes = |index| {
+            let (mut offset, mut bytes) = (0, 0);
+            // SAFETY: as of every call. Past the last parameter it is answered that the value is wrong.
+            let answer = unsafe { sys::cuFuncGetParamInfo(self.0, index, &raw mut offset, &raw mut bytes) };
+            (answer == CUresult::CUDA_SUCCESS).then_some(bytes as u64)
+        };
+        (0..).map_while(bytes).collect()
+    }
+
+    #[track_caller]
+    pub fn set_attribute(&self, attribute: FunctionAttribute, value: u32) -> Result<(), CudaError> {
+        let value = c_int::try_from(value).unwrap_or(c_int::MAX);
+        tell!(cuFuncSetAttribute(self.0, attribute, value))
+    }
+}
+
+/// A moment in a stream's order.
+#[derive(Debug)]
+pub struct Event(sys::CUevent);
+
+// SAFETY: as of a context.
+unsafe impl Send for Event {}
+// SAFETY: as of a context.
+unsafe impl Sync for Event {}
+
+impl Event {
+    #[track_caller]
+    pub fn create() -> Result<Self, CudaError> {
+        get!(ptr::null_mut(), cuEventCreate(; sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint)).map(Self)
+    }
+
+    #[track_caller]
+    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        tell!(cuEventRecord(self.0, stream.0))
+    }
+
+    #[track_caller]
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        tell!(cuEventSynchronize(self.0))
+    }
+
+    /// Milliseconds from another event to this one; both have been reached.
+    #[track_caller]
+    pub fn millis_since(&self, start: &Self) -> Result<f32, CudaError> {
+        get!(0.0, cuEventElapsedTime(; start.0, self.0))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _: Result<(), CudaError> = tell!(cuEventDestroy_v2(self.0));
+    }
+}
