@@ -1,11 +1,11 @@
-// Causal attention backward, with scores and weights computed anew (arXiv:2205.14135, appendix B): with P the weights and
-// D the rows' sums of dout * out, dS = P * (dP - D).
+// Causal attention backward, with scores and weights computed anew (arXiv:2205.14135, appendix B): with P the weights
+// and D the rows' sums of dout * out, dS = P * (dP - D).
 //
 // Two kernels, both a product of "own" rows that stay with "other" rows that pass: for dk and dv a block owns keys and
-// values and queries pass, for dq it owns queries and keys pass. Scores are computed in both, which is 7 products where
-// one kernel has 5, but then nothing is added from many blocks: no atomics, no workspace, and a fixed order. A warp's own
-// rows are the rows of its scores, so that these stay in registers and are the next product's first operand. Bytes moved:
-// 10 an element of dqkv at least, and what passes comes out of the second cache.
+// values and queries pass, for dq it owns queries and keys pass. Scores are computed in both, which is 7 products
+// where one kernel has 5, but then nothing is added from many blocks: no atomics, no workspace, and a fixed order. A
+// warp's own rows are the rows of its scores, so that these stay in registers and are the next product's first
+// operand. Bytes moved: 10 an element of dqkv at least, and what passes comes out of the second cache.
 //
 // Heads of HS channels, a multiple of 8, lie in tiles of the next WIDTH of 32, 64, 96 and 128, filled up with zeros.
 
@@ -60,7 +60,8 @@ struct Head {
     Dropout dropout;
 };
 
-// The logsumexp (`which` 0) or D (1) of a query; 0 past the last, whose dout and query are 0 and whose share then is, too.
+// The logsumexp (`which` 0) or D (1) of a query; 0 past the last, whose dout and query are 0 and whose share then is,
+// too.
 DEVICE float row_of(Head head, u32 which, u32 query) {
     if (query >= head.t) {
         return 0.0f;
@@ -128,8 +129,8 @@ DEVICE void accumulate(float (&sums)[PARTS][WIDTH / 8][4], const float (&weights
     }
 }
 
-// Scores become weights, and dP becomes dS. `own` and `other` are the first rows, and `rows` the logsumexp and D of the
-// queries among them.
+// Scores become weights, and dP becomes dS. `own` and `other` are the first rows, and `rows` the logsumexp and D of
+// the queries among them.
 template <bool OWN_KEYS, u32 PARTS, u32 OTHER, u32 ROWS>
 DEVICE void differentiate(float (&scores)[PARTS][OTHER / 8][4], float (&dweights)[PARTS][OTHER / 8][4],
                           const float (&rows)[2][ROWS], u32 own, u32 own_of_block, u32 other, Head head) {
@@ -266,8 +267,8 @@ DEVICE void attention_backward(bf16* dqkv, const bf16* dout, const bf16* qkv, co
     backward<WIDTH, OWN_KEYS>(dqkv + at * 3 + of_token, head, first);
 }
 
-// The sum of dout * out of each row of a head. Four lanes have a row, and each of them every fourth piece of 8 channels.
-// Shapes: dout, out (B, T, NH, HS) -> d (B, NH, T). Bytes moved: 4 an element.
+// The sum of dout * out of each row of a head. Four lanes have a row, and each of them every fourth piece of 8
+// channels. Shapes: dout, out (B, T, NH, HS) -> d (B, NH, T). Bytes moved: 4 an element.
 KERNEL BOUNDS(THREADS, 4) attention_backward_rows(
     float* d, const bf16* dout, const bf16* out, u64 rows, u32 t, u32 nh, u32 hs) {
     const u64 row = (static_cast<u64>(blockIdx.x) * THREADS + threadIdx.x) / 4;

@@ -1,9 +1,9 @@
 // Causal attention forward, with scores and weights never in memory: FlashAttention-2's order (arXiv:2307.08691).
 //
-// A block has 128 queries of one head, and a warp 32 of them; keys and values come in tiles, two stages of each, so that
-// the next is on its way while this one is used. Rows of a warp keep their maximum and sum as they go; weights stay in
-// the registers that scores came in, as the layout of a product's result is that of the next one's first operand. Blocks
-// begin with the last queries of a head, which have the most keys.
+// A block has 128 queries of one head, and a warp 32 of them; keys and values come in tiles, two stages of each, so
+// that the next is on its way while this one is used. Rows of a warp keep their maximum and sum as they go; weights
+// stay in the registers that scores came in, as the layout of a product's result is that of the next one's first
+// operand. Blocks begin with the last queries of a head, which have the most keys.
 //
 // Heads of HS channels, a multiple of 8, lie in tiles of the next WIDTH of 32, 64, 96 and 128, filled up with zeros.
 
@@ -45,8 +45,8 @@ struct Rows {
     float sums[WIDTH / 8][4];
 };
 
-// Turns scores of keys `key` on into weights relative to the rows' new maxima, and the sums so far with them. `query` is
-// the first of the 16.
+// Turns scores of keys `key` on into weights relative to the rows' new maxima, and the sums so far with them. `query`
+// is the first of the 16.
 template <u32 WIDTH, u32 KEYS>
 DEVICE void weigh(Rows<WIDTH>& rows, float (&scores)[KEYS / 8][4], u32 query, u32 key, float scale, bool masked) {
     const u32 lane = lane_of_thread();

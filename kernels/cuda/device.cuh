@@ -363,7 +363,7 @@ struct Normal {
 };
 
 // Its tail is a polynomial of 1 / (1 + 0.39 |x|) times the density's exponential, fitted for the smallest relative
-// error: below 6.1e-5 wherever it is a float, which is a thirtieth of what rounding to bfloat16 adds.
+// error: below 6.1e-5 wherever it is a float, which is a sixtieth of what rounding to bfloat16 adds.
 DEVICE Normal normal_distribution(float x) {
     const float size = fabsf(x);
     const float t = fast_reciprocal(fmaf(0.39f, size, 1.0f));
