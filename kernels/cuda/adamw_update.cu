@@ -74,15 +74,16 @@ DEVICE const u64* row_of_block(const u64* tensors, u32 n_tensors) {
     return tensors + first * ROW;
 }
 
-// Updates every tensor's moments, master and weight from its gradient. With `grad_clip` above 0 gradients are scaled
-// so that their norm is at most that, else by 1, and norm may be null. With `stochastic` not 0 weights are rounded by
-// random bits, which are a hash of `key`, another one each step, and the element's number; else to the nearest. rest1
-// and rest2 are what the betas lack to 1, step_size the learning rate by the first moment's correction, inverse_root
-// the inverse of the second one's root, and decay what decaying tensors are multiplied with. Shapes: tensors
-// (n_tensors, 8), norm (1).
+// Updates every tensor's moments, master and weight from its gradient, times `gradient_scale`. With `grad_clip` above
+// 0 it is also scaled so that a norm of norm[0] becomes at most that; else norm may be null. With `stochastic` not 0
+// weights are rounded by random bits, which are a hash of `key`, another one each step, and the element's number;
+// else to the nearest. rest1 and rest2 are what the betas lack to 1, step_size the learning rate by the first
+// moment's correction, inverse_root the inverse of the second one's root, and decay what decaying tensors are
+// multiplied with. Shapes: tensors (n_tensors, 8), norm (1).
 KERNEL BOUNDS(THREADS, 4) adamw_update(const u64* tensors, u32 n_tensors, const float* norm, float grad_clip,
-                                       float beta1, float rest1, float beta2, float rest2, float step_size,
-                                       float inverse_root, float eps, float decay, u32 stochastic, u32 key) {
+                                       float gradient_scale, float beta1, float rest1, float beta2, float rest2,
+                                       float step_size, float inverse_root, float eps, float decay, u32 stochastic,
+                                       u32 key) {
     const u64* row = row_of_block(tensors, n_tensors);
     bf16* weight = reinterpret_cast<bf16*>(row[0]);
     float* master = reinterpret_cast<float*>(row[1]);
@@ -92,9 +93,9 @@ KERNEL BOUNDS(THREADS, 4) adamw_update(const u64* tensors, u32 n_tensors, const 
     const u64 n = row[ELEMENTS];
     const u64 first_element = row[FIRST_ELEMENT];
     const bool decays = row[FIRST_BLOCK] >> 32 != 0;
-    const float gradient_scale = grad_clip > 0.0f ? fminf(grad_clip / (norm[0] + 1e-6f), 1.0f) : 1.0f;
-    const Settings settings = Settings{gradient_scale, beta1,        rest1, beta2, rest2,
-                                       step_size,      inverse_root, eps,   decays ? decay : 1.0f};
+    const float clip = grad_clip > 0.0f ? fminf(grad_clip / (norm[0] + 1e-6f), 1.0f) : 1.0f;
+    const Settings settings = Settings{gradient_scale * clip, beta1,        rest1, beta2, rest2,
+                                       step_size,             inverse_root, eps,   decays ? decay : 1.0f};
     const u64 start = static_cast<u64>(blockIdx.x - static_cast<u32>(row[FIRST_BLOCK])) * CHUNK;
     const u64 end = n - start < CHUNK ? n : start + CHUNK;
     for (u64 i = start + threadIdx.x * FOUR; i < end; i += THREADS * FOUR) {
