@@ -13,10 +13,12 @@ use std::{
 const EDGES: &[(&str, &[&str])] = &[
     ("shared", &[]),
     ("kernels", &["shared"]),
+    ("kernels/emulator", &[]),
     ("web", &["shared"]),
     ("web/demo", &["shared", "kernels"]),
     ("agent", &["shared", "kernels", "tests/fake_nvml"]),
     ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests", "tests/fake_nvml"]),
+    ("tests/fake_cuda", &["shared", "kernels", "kernels/emulator"]),
     ("tests/fake_nvml", &[]),
     ("xtask", &["shared"]),
     ("fuzz", &["shared", "kernels"]),

@@ -65,6 +65,12 @@ impl Emulator {
         Self { memory: Memory::default(), random: fastrand::Rng::with_seed(seed), seed, tick: 1, stacks: vec![] }
     }
 
+    /// Lets the threads of launches from now on run in another order; its memory stays.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = fastrand::Rng::with_seed(seed);
+        self.seed = seed;
+    }
+
     /// Takes memory, whose address is a multiple of 512 at least; `None` where this machine gives no more.
     pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
         self.memory.allocate(bytes)

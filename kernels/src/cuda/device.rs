@@ -180,10 +180,10 @@ impl Device {
     /// The answer of a call, with whose fault it is where it is a kernel's.
     #[track_caller]
     pub(super) fn told<T>(&self, answer: Result<T, CudaError>) -> Result<T, CudaError> {
+        // Asked outside of the closure, whose caller is the library's.
+        let at = At::caller();
         answer.map_err(|error| match error {
-            CudaError::Call { code, .. } if code.is_fault() => {
-                CudaError::Fault { code, culprit: self.culprit(), at: At::caller() }
-            }
+            CudaError::Call { code, .. } if code.is_fault() => CudaError::Fault { code, culprit: self.culprit(), at },
             other => other,
         })
     }

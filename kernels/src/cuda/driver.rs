@@ -1,6 +1,6 @@
 //! Whether there is a driver, which one, and whether it is new enough: asked before anything else, and once a process.
 
-use std::{env, ffi::OsString, fmt, path::Path, sync::OnceLock};
+use std::{env, error::Error as _, ffi::OsString, fmt, path::Path, sync::OnceLock};
 
 use cudarc::driver::sys;
 use libloading::Library;
@@ -16,6 +16,9 @@ pub const NEEDED_RELEASE: &str = "550";
 
 /// Where systems have the driver.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+
+/// A symbol that every driver has.
+const FIRST_CALL: &str = "cuInit";
 
 /// The newest CUDA that a driver knows, as the driver counts: 12040 is 12.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +55,9 @@ impl Driver {
     }
 
     fn once(named: impl FnOnce() -> Option<OsString>) -> Result<&'static Self, CudaError> {
-        static DRIVER: OnceLock<Result<Driver, CudaError>> = OnceLock::new();
-        DRIVER.get_or_init(|| open(named())).as_ref().map_err(Clone::clone)
+        static DRIVER: OnceLock<Driver> = OnceLock::new();
+        // What failed may be tried again: a driver can be installed, and a test has another one to offer.
+        DRIVER.get().map_or_else(|| open(named()).map(|driver| DRIVER.get_or_init(|| driver)), Ok)
     }
 
     /// The newest CUDA that it knows.
@@ -93,9 +97,14 @@ fn is_present() -> bool {
 fn why_absent() -> String {
     // SAFETY: as above.
     match unsafe { Library::new(LIBRARY) } {
-        Err(error) => error.to_string(),
+        Err(error) => told(&error),
         Ok(_) => format!("{LIBRARY} can be opened only now"),
     }
+}
+
+/// What the loader says, which it keeps a level below.
+fn told(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// The library that the variable names. It is opened first and kept open, so that the loader gives it to whoever asks for
@@ -108,10 +117,14 @@ struct Named {
 impl Named {
     fn load(path: &OsString) -> Result<Self, CudaError> {
         let name = Path::new(path).display().to_string();
-        // SAFETY: the person who starts the program names it to be run.
-        match unsafe { Library::new(path) } {
+        // SAFETY: the person who starts the program names it to be run; the symbol is found and not called.
+        let library = unsafe {
+            let library = Library::new(path);
+            library.and_then(|library| library.get::<*const ()>(FIRST_CALL).map(drop).map(|()| library))
+        };
+        match library {
             Ok(library) => Ok(Self { library: Box::leak(Box::new(library)), name }),
-            Err(error) => Err(CudaError::NotTheDriver { library: name, reason: error.to_string() }),
+            Err(error) => Err(CudaError::NotTheDriver { library: name, reason: told(&error) }),
         }
     }
 
@@ -119,11 +132,11 @@ impl Named {
     fn answers(self) -> Result<(), CudaError> {
         // SAFETY: `is_present` found that there is a library; the addresses are compared and not called.
         let addresses = unsafe {
-            let of = |library: &Library| library.get::<*const ()>("cuInit").map(|symbol| *symbol);
+            let of = |library: &Library| library.get::<*const ()>(FIRST_CALL).map(|symbol| *symbol);
             (of(self.library), of(sys::culib()))
         };
         let reason = match addresses {
-            (Err(error), _) => error.to_string(),
+            (Err(error), _) => told(&error),
             (Ok(own), Ok(answers)) if own == answers => return Ok(()),
             _ => "another library of the driver's name is found before it".to_owned(),
         };

@@ -1,0 +1,115 @@
+//! Symbols that tell of a card, and its context.
+#![allow(non_snake_case, reason = "names of cuda.h")]
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use super::{handle, put, put_text};
+use crate::{
+    Card, code,
+    state::{Handle, begun, complain, set_current},
+};
+
+/// Where a context's handle stands for card 0.
+const CONTEXT: usize = 0x100;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetCount(out: *mut c_int) -> c_uint {
+    begun(|state| unsafe { put(out, c_int::try_from(state.scenario()?.cards.len()).unwrap_or(0)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGet(out: *mut c_int, number: c_int) -> c_uint {
+    begun(|state| {
+        state.card(number)?;
+        unsafe { put(out, number) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetName(out: *mut c_char, length: c_int, card: c_int) -> c_uint {
+    begun(|state| unsafe { put_text(out, usize::try_from(length).unwrap_or(0), &state.card(card)?.1.name) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetUuid_v2(out: *mut [u8; 16], card: c_int) -> c_uint {
+    begun(|state| {
+        let digits: String = state.card(card)?.1.uuid.chars().filter(char::is_ascii_hexdigit).collect();
+        let mut uuid = [0; 16];
+        // Of `GPU-…` no letter is a digit.
+        for (byte, place) in uuid.iter_mut().zip((0..).step_by(2)) {
+            *byte = digits.get(place..place + 2).and_then(|two| u8::from_str_radix(two, 16).ok()).unwrap_or(0);
+        }
+        unsafe { put(out, uuid) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceTotalMem_v2(out: *mut usize, card: c_int) -> c_uint {
+    begun(|state| unsafe { put(out, usize::try_from(state.card(card)?.1.total_bytes).unwrap_or(usize::MAX)) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetAttribute(out: *mut c_int, attribute: c_uint, card: c_int) -> c_uint {
+    begun(|state| {
+        let value = value(attribute, state.card(card)?.1).ok_or_else(|| {
+            complain(format_args!("attribute {attribute} of a card is asked for, which nobody taught it"));
+            code::INVALID_VALUE
+        })?;
+        unsafe { put(out, value) }
+    })
+}
+
+/// CUdevice_attribute, as far as somebody asks.
+fn value(attribute: c_uint, card: &Card) -> Option<c_int> {
+    Some(match attribute {
+        // MAX_THREADS_PER_BLOCK
+        1 => 1024,
+        // MAX_SHARED_MEMORY_PER_BLOCK
+        8 => 49_152,
+        // WARP_SIZE
+        10 => 32,
+        // MULTIPROCESSOR_COUNT
+        16 => card.multiprocessors,
+        // COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR
+        75 => card.capability.0,
+        76 => card.capability.1,
+        // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+        97 => c_int::try_from(card.shared_bytes_max).ok()?,
+        _ => return None,
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDevicePrimaryCtxRetain(out: *mut Handle, card: c_int) -> c_uint {
+    begun(|state| {
+        let (number, _) = state.card(card)?;
+        let n_cards = state.scenario()?.cards.len();
+        state.retained.resize(n_cards.max(state.retained.len()), 0);
+        state.retained[number] += 1;
+        unsafe { put(out, handle(CONTEXT + number)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRelease_v2(card: c_int) -> c_uint {
+    begun(|state| {
+        let (number, _) = state.card(card)?;
+        let retained = state.retained.get_mut(number).filter(|retained| **retained > 0);
+        *retained.ok_or(code::INVALID_CONTEXT)? -= 1;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetCurrent(context: Handle) -> c_uint {
+    begun(|state| {
+        if context.is_null() {
+            set_current(None);
+            return Ok(());
+        }
+        let number = context.addr().checked_sub(CONTEXT);
+        let card = number.filter(|&card| state.retained.get(card).is_some_and(|&n| n > 0));
+        set_current(Some(card.ok_or(code::INVALID_CONTEXT)?));
+        Ok(())
+    })
+}

@@ -1,0 +1,62 @@
+//! Symbols that write and read the card's memory from the host. What they are to be done after has been done: kernels run
+//! when they are launched.
+#![allow(non_snake_case, reason = "names of cuda.h")]
+
+use std::{
+    ffi::{c_uchar, c_uint, c_void},
+    slice,
+};
+
+use headroom_emulator::OutOfBounds;
+
+use super::stream::check;
+use crate::{
+    code,
+    state::{Handle, State, complain, in_context},
+};
+
+/// A card would take the nearest allocation for granted or fail as a kernel does; here it is told at once.
+fn outside(error: &OutOfBounds) -> u32 {
+    complain(format_args!("a copy of the host's: {error}"));
+    code::INVALID_VALUE
+}
+
+/// A stream that is there, and a host's pointer that is no null.
+fn may(state: &State, stream: Handle, host: *const c_void) -> Result<(), u32> {
+    check(state, stream)?;
+    if host.is_null() { Err(code::INVALID_VALUE) } else { Ok(()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: Handle) -> c_uint {
+    in_context(|state, _| {
+        may(state, stream, from)?;
+        let from = unsafe { slice::from_raw_parts(from.cast(), bytes) };
+        state.emulator.write(to, from).map_err(|error| outside(&error))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: Handle) -> c_uint {
+    in_context(|state, _| {
+        may(state, stream, to)?;
+        let to = unsafe { slice::from_raw_parts_mut(to.cast(), bytes) };
+        state.emulator.read(from, to).map_err(|error| outside(&error))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) -> c_uint {
+    in_context(|state, _| {
+        check(state, stream)?;
+        state.emulator.copy(to, from, bytes as u64).map_err(|error| outside(&error))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8Async(to: u64, byte: c_uchar, bytes: usize, stream: Handle) -> c_uint {
+    in_context(|state, _| {
+        check(state, stream)?;
+        state.emulator.fill(to, byte, bytes as u64).map_err(|error| outside(&error))
+    })
+}

@@ -1,0 +1,29 @@
+//! Symbols that are of no card.
+#![allow(non_snake_case, reason = "names of cuda.h")]
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use super::put;
+use crate::{code, state::any};
+
+#[unsafe(no_mangle)]
+extern "C" fn cuInit(flags: c_uint) -> c_uint {
+    any(|state| if flags == 0 { state.begin() } else { Err(code::INVALID_VALUE) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDriverGetVersion(out: *mut c_int) -> c_uint {
+    any(|state| unsafe { put(out, state.scenario()?.driver_version) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorName(error: c_uint, out: *mut *const c_char) -> c_uint {
+    let told = code::told(error).ok_or(code::INVALID_VALUE);
+    told.and_then(|(name, _)| unsafe { put(out, name.as_ptr()) }).err().unwrap_or(code::SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorString(error: c_uint, out: *mut *const c_char) -> c_uint {
+    let told = code::told(error).ok_or(code::INVALID_VALUE);
+    told.and_then(|(_, description)| unsafe { put(out, description.as_ptr()) }).err().unwrap_or(code::SUCCESS)
+}

@@ -1,0 +1,121 @@
+//! What a scenario says: the machine's driver and cards, and what fails.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{VARIABLE, library};
+
+/// A machine. What a file does not say is that of one with an RTX 4070 that nobody uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// As 12080 for 12.8.
+    pub driver_version: i32,
+    /// The code that `cuInit` answers.
+    pub init: u32,
+    /// The cards, as the driver counts them.
+    pub cards: Vec<Card>,
+    /// The order in which a kernel's threads run; 0 is that of their numbers.
+    pub seed: u64,
+    /// By a kernel's name, the mistake that it is run with: one of `kernels/emulator/mutations.txt`.
+    pub mutations: BTreeMap<String, String>,
+    /// The launch, counted from 1, that fails, and as what.
+    pub fault: Option<FaultAt>,
+    /// The allocation, counted from 1, that finds no memory though it was free before.
+    pub no_memory_at: Option<u64>,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            driver_version: 12_080,
+            init: 0,
+            cards: vec![Card::default()],
+            seed: 1,
+            mutations: BTreeMap::new(),
+            fault: None,
+            no_memory_at: None,
+        }
+    }
+}
+
+impl Scenario {
+    /// Writes it into a folder; gives what to start a program with, so that it finds this machine.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or cargo built no library beside this test.
+    pub fn play(&self, folder: &Path) -> io::Result<[(&'static str, OsString); 2]> {
+        let path: PathBuf = folder.join("scenario.json");
+        // Renamed into its place, so that nobody reads half of one.
+        let new = folder.join("scenario.new");
+        fs::write(&new, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(new, &path)?;
+        Ok([("HEADROOM_CUDA", library()?.into()), (VARIABLE, path.into())])
+    }
+}
+
+/// A card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Card {
+    /// Its name.
+    pub name: String,
+    /// As NVML has it.
+    pub uuid: String,
+    /// What it can: 8 and 9 for 8.9.
+    pub capability: (i32, i32),
+    /// The whole of its memory, as the driver tells it.
+    pub total_bytes: u64,
+    /// What a process's context takes of it.
+    pub context_bytes: u64,
+    /// What other processes have.
+    pub others_bytes: u64,
+    /// Its multiprocessors.
+    pub multiprocessors: i32,
+    /// Shared memory that a block can have where its kernel asks for it.
+    pub shared_bytes_max: u32,
+}
+
+impl Default for Card {
+    fn default() -> Self {
+        Self {
+            name: "NVIDIA GeForce RTX 4070".to_owned(),
+            uuid: "GPU-00000000-0000-4000-8000-000000000000".to_owned(),
+            capability: (8, 9),
+            total_bytes: 12_878_086_144,
+            context_bytes: 256 << 20,
+            others_bytes: 0,
+            multiprocessors: 46,
+            shared_bytes_max: 101_376,
+        }
+    }
+}
+
+/// A launch that fails, and as what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultAt {
+    /// Counted from 1.
+    pub launch: u64,
+    /// As 700, an illegal address.
+    pub code: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_does_not_say_is_the_usual() {
+        let read = |text: &str| serde_json::from_str::<Scenario>(text).expect("a scenario");
+        assert_eq!(read("{}"), Scenario::default());
+        assert_eq!(read(r#"{"cards": [{"capability": [7, 5]}]}"#).cards[0].name, Card::default().name);
+        serde_json::from_str::<Scenario>(r#"{"card": []}"#).expect_err("a slip of the pen is told");
+    }
+}

@@ -1,0 +1,89 @@
+//! The card that ops are tested on.
+
+use std::{env, io};
+
+use headroom_fake_cuda::{Here, library};
+use headroom_kernels::{
+    cuda::{Bf16, CudaError, Device, driver},
+    rng::Stream,
+};
+
+/// Orders in which the emulator's threads run: by their numbers, and at random.
+const SEEDS: [u64; 4] = [0, 1, 2, 3];
+
+/// What a check comes to: what is wrong, or what the card says.
+pub type Outcome = Result<(), Wrong>;
+
+/// What is wrong.
+#[derive(Debug)]
+pub enum Wrong {
+    /// The numbers.
+    Numbers(String),
+    /// The card says so.
+    Card(CudaError),
+}
+
+impl From<CudaError> for Wrong {
+    fn from(error: CudaError) -> Self {
+        Self::Card(error)
+    }
+}
+
+/// Whether this machine has a card that is to be used; `HEADROOM_CUDA` names another library where it is not.
+fn has_card() -> bool {
+    env::var_os(driver::VARIABLE).is_none() && Device::open(0).is_ok()
+}
+
+/// The emulated card, for this thread, with an order of threads.
+fn emulated(seed: u64) -> io::Result<(Device, Here)> {
+    let here = Here::seeded(seed)?;
+    let device = Device::open_with(&library()?, 0).map_err(io::Error::other)?;
+    Ok((device, here))
+}
+
+/// Holds that a check finds nothing wrong: on the card, or on the emulated one in each order of threads.
+#[track_caller]
+pub fn holds(check: impl Fn(&Device) -> Outcome) {
+    if has_card() {
+        return check(&Device::open(0).expect("it was opened just now")).expect("on the card");
+    }
+    for seed in SEEDS {
+        let (device, here) = emulated(seed).expect("cargo builds the library with this test");
+        if let Err(wrong) = check(&device) {
+            let fault = here.fault().expect("it is our library").unwrap_or_default();
+            panic!("by the order of seed {seed}: {wrong:?} {fault}");
+        }
+    }
+}
+
+/// Holds that a check finds a mistake of `mutations.txt`, by one of the orders at least: as a fault or as wrong numbers.
+/// A card has no kernels with mistakes.
+#[track_caller]
+pub fn catches(kernel: &str, mutation: &str, check: impl Fn(&Device) -> Outcome) {
+    if has_card() {
+        return;
+    }
+    let found = SEEDS.iter().any(|&seed| {
+        let (device, here) = emulated(seed).expect("cargo builds the library with this test");
+        here.mutate(kernel, mutation).expect("it is our library");
+        match check(&device) {
+            Err(Wrong::Card(CudaError::Fault { .. }) | Wrong::Numbers(_)) => true,
+            Err(Wrong::Card(other)) => panic!("{kernel} with {mutation}: {other}"),
+            Ok(()) => false,
+        }
+    });
+    assert!(found, "nobody notices {mutation} in {kernel}");
+}
+
+/// Normal numbers, of a stream by its name.
+pub fn normals(name: u64, n: usize) -> Vec<f32> {
+    let mut stream = Stream::new(1337, name);
+    #[expect(clippy::cast_possible_truncation, reason = "inputs are f32")]
+    (0..n).map(|_| stream.normal() as f32).collect()
+}
+
+/// The same as the card keeps them; what is compared starts from these.
+#[expect(dead_code, reason = "ops on bf16 follow")]
+pub fn normals_bf16(name: u64, n: usize) -> Vec<Bf16> {
+    normals(name, n).into_iter().map(Bf16::from_f32).collect()
+}

@@ -1,0 +1,51 @@
+//! The norm of all gradients.
+
+use headroom_kernels::{
+    cpu::global_norm::sum_of_squares,
+    cuda::{
+        Device,
+        ops::global_norm::{N_SUMS, global_norm},
+    },
+};
+
+use crate::{
+    card::{Outcome, catches, holds, normals},
+    compare::{F32_ROUNDING, Tolerance, close},
+};
+
+/// A thread adds up one in 2^19 squares, then a block 512 threads and one block 1024 sums: 20 roundings on the way of a
+/// square at most in these sizes, each of a sum of what is positive, and the root halves what is off.
+const TOLERANCE: Tolerance = Tolerance { absolute: 0.0, relative: 20.0 * F32_ROUNDING };
+
+fn check(device: &Device, n: usize) -> Outcome {
+    let grads = normals(n as u64, n);
+    let expected = sum_of_squares(&grads.iter().copied().map(f64::from).collect::<Vec<_>>()).sqrt();
+    let (inp, sums) = (device.upload(&grads)?, device.allocate(N_SUMS)?);
+    let norm = device.allocate(1)?;
+    global_norm(device, norm.slice(), sums.slice(), inp.slice())?;
+    close("norm", &device.download(norm.slice())?, &[expected], TOLERANCE)
+}
+
+#[test]
+fn the_norm_is_that_of_the_reference() {
+    for n in [1, 31, 512, 513, 70_001] {
+        holds(|device| check(device, n));
+    }
+}
+
+#[test]
+fn a_lost_rest_of_the_gradients_is_noticed() {
+    catches("global_norm_squared_forward", "no_tail", |device| check(device, 513));
+}
+
+#[test]
+fn slices_of_other_lengths_are_refused() {
+    holds(|device| {
+        let [one, two] = [device.upload(&[0.0_f32; 1])?, device.upload(&[0.0_f32; 2])?];
+        let error = global_norm(device, two.slice(), one.slice(), one.slice()).expect_err("two norms");
+        assert_eq!(error.to_string(), "global_norm: norm has 2 elements instead of 1");
+        let error = global_norm(device, one.slice(), two.slice(), one.slice()).expect_err("too few sums");
+        assert_eq!(error.to_string(), "global_norm: sums has 2 elements instead of 1024");
+        Ok(())
+    });
+}
