@@ -76,7 +76,7 @@ fn forward(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome {
     }
     // Two terms may all but cancel: what the sum is off by is a share of it, since it is exact in f32 for numbers of 8 bits
     // that are near each other.
-    let tolerance = Tolerance { absolute: 0.0, relative: BF16_ROUNDING + 3.0 * F32_ROUNDING };
+    let tolerance = Tolerance { absolute: 1e-40, relative: BF16_ROUNDING + 3.0 * F32_ROUNDING };
     let (inp, wte, wpe) = (device.upload(&tokens)?, device.upload(&wte)?, device.upload(&wpe)?);
     let out = device.allocate((tokens.len() * c) as u64)?;
     let operands = (inp.slice(), wte.slice(), wpe.slice());
