@@ -30,7 +30,8 @@ constexpr u32 ALL_LANES = 0xffffffffu;
 
 #define KERNEL extern "C" __global__ void
 #define DEVICE static __device__ __forceinline__
-// Threads of a block at most, and blocks that have to fit a multiprocessor: what registers are shared out by.
+// Threads of a block at most, and blocks that have to fit a multiprocessor: what registers are shared out by. Between
+// KERNEL and the name. Their product is 1536 at most, what multiprocessors of GeForces hold.
 #define BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
 #define UNROLL _Pragma("unroll")
 
@@ -302,6 +303,59 @@ DEVICE u32 swizzled(u32 row, u32 column) {
     return row * WIDTH + (column ^ (moved * 8));
 }
 
+// Operands of mma from such a tile: 16 rows and 16 columns from (row, column), which are multiples of 8. `load_a` gives
+// the first operand as it stands, and `load_a_transposed` its transpose: the tile's columns are the operand's rows.
+template <u32 WIDTH>
+DEVICE void load_a(u32 (&out)[4], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    ldmatrix_x4(out, tile + swizzled<WIDTH>(row + lane % 16, column + lane / 16 * 8));
+}
+template <u32 WIDTH>
+DEVICE void load_a_transposed(u32 (&out)[4], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    ldmatrix_x4_trans(out, tile + swizzled<WIDTH>(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8));
+}
+
+// Two second operands of 16 x 8 beside each other, as [operand][register]: `load_b` where the tile's rows are the
+// operands' rows, and `load_b_transposed` where they are their columns.
+template <u32 WIDTH>
+DEVICE void load_b(u32 (&out)[2][2], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    u32 all[4];
+    ldmatrix_x4_trans(all, tile + swizzled<WIDTH>(row + lane % 16, column + lane / 16 * 8));
+    out[0][0] = all[0], out[0][1] = all[1], out[1][0] = all[2], out[1][1] = all[3];
+}
+template <u32 WIDTH>
+DEVICE void load_b_transposed(u32 (&out)[2][2], const bf16* tile, u32 row, u32 column) {
+    const u32 lane = lane_of_thread();
+    u32 all[4];
+    ldmatrix_x4(all, tile + swizzled<WIDTH>(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8));
+    out[0][0] = all[0], out[0][1] = all[1], out[1][0] = all[2], out[1][1] = all[3];
+}
+
+// A block of THREADS threads begins to copy ROWS x WIDTH into such a tile, from row `first` of rows that lie `stride`
+// elements apart. Of these there are `rows`, of `columns` elements each, a multiple of 8; what is past them is 0.
+template <u32 WIDTH, u32 ROWS, u32 THREADS>
+DEVICE void copy_rows(bf16* tile, const bf16* from, u64 stride, u32 first, u32 rows, u32 columns) {
+    static_assert(ROWS * WIDTH / 8 % THREADS == 0);
+    UNROLL
+    for (u32 i = 0; i < ROWS * WIDTH / 8 / THREADS; i++) {
+        const u32 piece = i * THREADS + threadIdx.x;
+        const u32 row = piece / (WIDTH / 8);
+        const u32 column = piece % (WIDTH / 8) * 8;
+        const bf16* address = from + (first + row) * stride + column;
+        cp_async_16(tile + swizzled<WIDTH>(row, column), address, first + row < rows && column < columns);
+    }
+}
+
+// The first operand of mma that two results beside each other are, 16 x 8 each: a lane has the same places of both.
+DEVICE void operand_of_results(u32 (&a)[4], const float (&left)[4], const float (&right)[4]) {
+    a[0] = pack(left[0], left[1]);
+    a[1] = pack(left[2], left[3]);
+    a[2] = pack(right[0], right[1]);
+    a[3] = pack(right[2], right[3]);
+}
+
 // The normal distribution at x.
 struct Normal {
     // The probability of what is below x.
@@ -310,7 +364,7 @@ struct Normal {
 };
 
 // Its tail is a polynomial of 1 / (1 + 0.39 |x|) times the density's exponential, fitted for the smallest relative
-// error: below 6.1e-5 wherever it is a float, which is a thirtieth of what rounding to bfloat16 adds.
+// error: below 6.1e-5 wherever it is a float, which is a sixtieth of what rounding to bfloat16 adds.
 DEVICE Normal normal_distribution(float x) {
     const float size = fabsf(x);
     const float t = fast_reciprocal(fmaf(0.39f, size, 1.0f));

@@ -3,6 +3,9 @@
 //! Twins of [`crate::cpu`]: results come first, then what they are computed from, then sizes.
 
 pub mod adamw_update;
+pub mod attention_backward;
+pub mod attention_forward;
+pub mod bias_backward;
 pub mod classifier;
 pub mod dropout;
 pub mod encoder_backward;
@@ -12,6 +15,8 @@ pub mod global_norm;
 pub mod layernorm_backward;
 pub mod layernorm_forward;
 pub mod losses;
+pub mod matmul;
+mod sum_planes;
 
 use super::CudaError;
 

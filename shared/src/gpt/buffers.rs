@@ -3,11 +3,14 @@
 //! A plan of ours is this list and nothing besides. The engine allocates from it, so that what was planned is what is
 //! allocated, to the byte.
 
+pub mod cuda;
 mod decoder;
 pub mod inference;
+mod pack;
 mod training;
 
 pub use decoder::{PREFILL_TOKENS, Storage, decoder, is_multiplied};
+pub use pack::ALIGNMENT_BYTES;
 pub use training::cpu_training;
 
 use super::{

@@ -27,7 +27,7 @@ pub enum Role {
     Int16,
     /// The float32 scale of each row of such a matrix.
     RowScale,
-    /// A parameter that is stored in half precision and nowhere else.
+    /// A tensor in half precision, whatever its row says: bfloat16 where that is computed in, else float16.
     Half,
 }
 
@@ -90,8 +90,8 @@ impl Stored {
     #[must_use]
     pub fn category(self) -> Category {
         match self.role {
-            Role::Value => self.tensor.category(),
-            Role::Half | Role::Checkpoint | Role::Int16 | Role::RowScale => Category::Parameters,
+            Role::Value | Role::Half => self.tensor.category(),
+            Role::Checkpoint | Role::Int16 | Role::RowScale => Category::Parameters,
             _ => Category::OptimizerState,
         }
     }
@@ -100,8 +100,8 @@ impl Stored {
     #[must_use]
     pub fn lifetime(self) -> Lifetime {
         match self.role {
-            Role::Value => self.tensor.lifetime(),
-            Role::Half | Role::Checkpoint | Role::Int16 | Role::RowScale => Lifetime::Run,
+            Role::Value | Role::Half => self.tensor.lifetime(),
+            Role::Checkpoint | Role::Int16 | Role::RowScale => Lifetime::Run,
             Role::Denominator => Lifetime::Intermediate,
             _ => Lifetime::FromFirstStep,
         }
@@ -114,6 +114,7 @@ impl Stored {
             Role::Value => self.tensor.dtype(compute),
             Role::State1 | Role::State2 => Dtype::Uint8,
             Role::Int16 => Dtype::Int16,
+            Role::Half if compute == Dtype::Bfloat16 => Dtype::Bfloat16,
             Role::Half => Dtype::Float16,
             _ => Dtype::Float32,
         }

@@ -1,0 +1,165 @@
+//! What the trainer on a CUDA card allocates: one arena, once, whose every buffer has its place in it.
+//!
+//! Weights are kept in float32 and, for the kernels, in bfloat16; gradients and AdamW's moments are float32; what is
+//! computed on the way is bfloat16, with statistics in float32. What backward needs of a block's forward is kept, or
+//! computed again: [`Recompute`] says how much, for each block.
+
+mod activations;
+mod moment;
+mod planner;
+
+pub use activations::Recompute;
+pub use moment::Moment;
+pub use planner::{CudaCard, DoesNotFit, plan};
+
+use super::{
+    Buffer, Buffers, Companion,
+    pack::{Packed, Piece, aligned, pack},
+};
+use crate::{
+    dtype::Dtype,
+    gpt::{
+        GptConfig,
+        tensors::{Dims, ResidentThreads, Role, Stored, Tensor, TensorTooLarge, parameters},
+    },
+};
+use activations::activations;
+
+/// Contiguous axes are a multiple of this, so that every row begins at a multiple of 16 bytes.
+pub const ROW_MULTIPLE: u64 = 8;
+
+/// Logits that are held at a time take no more than this: rows enough to keep a product busy, and little beside the rest.
+const LOGITS_BYTES_MAX: u64 = 512 << 20;
+
+/// Rows whose logits are held at a time are a multiple of this, the side of a product's tile.
+const CHUNK_MULTIPLE: u64 = 128;
+
+/// A buffer of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// What it is.
+    pub buffer: Buffer,
+    /// When it is needed first, and last.
+    pub alive: (Moment, Moment),
+    /// Where it begins.
+    pub offset: u64,
+}
+
+/// The arena.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaTraining {
+    /// All buffers, in the order in which the trainer asks for them.
+    pub slots: Vec<Slot>,
+    /// What it takes, to the byte.
+    pub bytes: u64,
+    /// What is computed again, by blocks.
+    pub recompute: Vec<Recompute>,
+    /// Rows whose logits are held at a time.
+    pub chunk_rows: u64,
+    /// Rows of the embedding with padding: what logits have columns.
+    pub padded_vocab_size: u64,
+}
+
+/// A buffer before it has a place.
+type Wanted = (Buffer, Moment, Moment);
+
+/// Puts a run's list together, and places it.
+pub(super) struct List {
+    buffers: Buffers,
+    alive: Vec<(Moment, Moment)>,
+}
+
+impl List {
+    fn add(
+        &mut self,
+        stored: impl Into<Stored>,
+        layer: Option<u64>,
+        alive: (Moment, Moment),
+    ) -> Result<(), TensorTooLarge> {
+        self.buffers.add(stored, layer)?;
+        self.alive.push(alive);
+        Ok(())
+    }
+
+    fn with_dims(self, dims: Dims) -> Self {
+        Self { buffers: self.buffers.then(dims), ..self }
+    }
+
+    fn wanted(self) -> Vec<Wanted> {
+        self.buffers.all().iter().zip(self.alive).map(|(&buffer, (from, to))| (buffer, from, to)).collect()
+    }
+}
+
+impl CudaTraining {
+    /// The arena of a run with micro-batches of `batch_size` sequences, on a card of `sm_count` multiprocessors;
+    /// `recompute` has an entry for each block.
+    ///
+    /// # Errors
+    /// A tensor is larger than any machine's memory.
+    pub fn new(
+        config: &GptConfig,
+        batch_size: u64,
+        sm_count: u64,
+        recompute: Vec<Recompute>,
+    ) -> Result<Self, TensorTooLarge> {
+        let padded_vocab_size = config.vocab_size().next_multiple_of(ROW_MULTIPLE);
+        let resident_threads = ResidentThreads { sm_count, threads_per_sm: 1 };
+        let unpadded = Dims::without_card(config, batch_size);
+        let dims = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, resident_threads, ..unpadded };
+        let rows = batch_size.saturating_mul(config.block_size());
+        let chunk_rows = chunk_rows(rows, padded_vocab_size);
+
+        let mut list = List { buffers: Buffers::new(dims), alive: vec![] };
+        let whole = (Moment::FIRST, Moment::LAST);
+        for parameter in parameters(config) {
+            list.add(Stored { tensor: parameter.tensor, role: Role::Half }, parameter.layer, whole)?;
+        }
+        for role in [Companion::Itself, Companion::Gradient, Companion::ExpAvg, Companion::ExpAvgSq] {
+            list.buffers.add_parameters(config, role)?;
+        }
+        list.alive.resize(list.buffers.all().len(), whole);
+        // Inputs, targets, and the inputs' rows by token.
+        for _ in 0..3 {
+            list.add(Tensor::Tokens, None, whole)?;
+        }
+        activations(&mut list, config, &recompute)?;
+        let mut list = list.with_dims(Dims { b: 1, t: chunk_rows, ..dims });
+        list.add(Tensor::Logits, None, (Moment::Head, Moment::Head))?;
+
+        let (slots, bytes) = place(list.wanted());
+        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size })
+    }
+}
+
+/// Places what is needed from first to last in its order, and the rest above it, where what is never needed together may
+/// lie in one place.
+fn place(wanted: Vec<Wanted>) -> (Vec<Slot>, u64) {
+    let is_whole = |from: Moment, to: Moment| from == Moment::FIRST && to == Moment::LAST;
+    let passing = wanted.iter().filter(|(_, from, to)| !is_whole(*from, *to));
+    let pieces: Vec<Piece> =
+        passing.map(|(buffer, from, to)| Piece { bytes: buffer.bytes, alive: *from as u8..=*to as u8 }).collect();
+    let Packed { offsets, bytes: passing_bytes } = pack(&pieces);
+    let whole = wanted.iter().filter(|(_, from, to)| is_whole(*from, *to));
+    let whole_bytes = whole.map(|(buffer, ..)| aligned(buffer.bytes)).fold(0, u64::saturating_add);
+    let (mut next, mut offsets) = (0, offsets.into_iter());
+    let slots = wanted.into_iter().map(|(buffer, from, to)| {
+        let offset = if is_whole(from, to) {
+            let offset = next;
+            next += aligned(buffer.bytes);
+            offset
+        } else {
+            whole_bytes.saturating_add(offsets.next().unwrap_or_default())
+        };
+        Slot { buffer, alive: (from, to), offset }
+    });
+    (slots.collect(), whole_bytes.saturating_add(passing_bytes))
+}
+
+fn chunk_rows(rows: u64, padded_vocab_size: u64) -> u64 {
+    let most = LOGITS_BYTES_MAX / Dtype::Bfloat16.bytes() / padded_vocab_size.max(1);
+    let most = most / CHUNK_MULTIPLE * CHUNK_MULTIPLE;
+    rows.min(most.max(CHUNK_MULTIPLE))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! What a forward keeps, what is computed again, and what is on the way.
+
+use serde::Serialize;
+
+use super::{List, Moment};
+use crate::gpt::{
+    GptConfig,
+    tensors::{Role, Stored, Tensor, TensorTooLarge},
+};
+
+/// How much of a block's forward is computed again in its backward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recompute {
+    /// Nothing.
+    #[default]
+    None,
+    /// GELU and both layer norms, which are read and written and little else.
+    GeluAndLayernorm,
+    /// Besides, queries, keys and values, and attention.
+    Attention,
+    /// All of it, from its input.
+    Block,
+}
+
+impl Recompute {
+    /// All, those that take least time first.
+    pub const ALL: [Self; 4] = [Self::None, Self::GeluAndLayernorm, Self::Attention, Self::Block];
+}
+
+/// A tensor of a block: from which level on it is computed again, and when forward and backward need it.
+struct Kept {
+    stored: Stored,
+    again_from: Recompute,
+    forward: (Moment, Moment),
+    /// By levels: from the moment in which it is computed again.
+    backward_from: fn(Recompute) -> Moment,
+    backward_to: Moment,
+}
+
+const fn half(tensor: Tensor) -> Stored {
+    Stored { tensor, role: Role::Half }
+}
+
+const fn value(tensor: Tensor) -> Stored {
+    Stored { tensor, role: Role::Value }
+}
+
+/// With attention, or with the block.
+fn with_attention(level: Recompute) -> Moment {
+    if level == Recompute::Block { Moment::Again } else { Moment::DAttProj }
+}
+
+fn with_block(_: Recompute) -> Moment {
+    Moment::Again
+}
+
+/// A norm's result is needed for its layer's weight; after that its gradient takes its place.
+fn ln1_again(level: Recompute) -> Moment {
+    if level == Recompute::GeluAndLayernorm { Moment::DQkv } else { with_attention(level) }
+}
+
+fn ln2_again(level: Recompute) -> Moment {
+    if level == Recompute::Block { Moment::Again } else { Moment::DFc }
+}
+
+fn gelu_again(level: Recompute) -> Moment {
+    if level == Recompute::Block { Moment::Again } else { Moment::DFcProj }
+}
+
+fn block_tensors() -> [Kept; 12] {
+    use Moment::{AttProj, Attention, DAttention, DFc, DFcProj, DNorm1, DNorm2, Fc, FcProj, Norm1, Norm2, Qkv};
+    use Recompute::{Attention as AttentionAgain, Block, GeluAndLayernorm};
+    let kept = |stored, again_from, forward, backward_from: fn(Recompute) -> Moment, backward_to| Kept {
+        stored,
+        again_from,
+        forward,
+        backward_from,
+        backward_to,
+    };
+    [
+        kept(half(Tensor::Ln1), GeluAndLayernorm, (Norm1, Qkv), ln1_again, DNorm1),
+        kept(value(Tensor::Ln1Mean), Block, (Norm1, Norm1), with_block, DNorm1),
+        kept(value(Tensor::Ln1Rstd), Block, (Norm1, Norm1), with_block, DNorm1),
+        kept(value(Tensor::Qkv), AttentionAgain, (Qkv, Attention), with_attention, DAttention),
+        kept(value(Tensor::AttyRows), AttentionAgain, (Attention, AttProj), with_attention, DAttention),
+        kept(value(Tensor::AttLse), AttentionAgain, (Attention, Attention), with_attention, DAttention),
+        kept(half(Tensor::Residual2), Block, (AttProj, FcProj), with_block, DNorm2),
+        kept(half(Tensor::Ln2), GeluAndLayernorm, (Norm2, Fc), ln2_again, DNorm2),
+        kept(value(Tensor::Ln2Mean), Block, (Norm2, Norm2), with_block, DNorm2),
+        kept(value(Tensor::Ln2Rstd), Block, (Norm2, Norm2), with_block, DNorm2),
+        // Its gradient takes its place.
+        kept(value(Tensor::Fch), Block, (Fc, Fc), with_block, DFc),
+        kept(value(Tensor::FchGelu), GeluAndLayernorm, (Fc, FcProj), gelu_again, DFcProj),
+    ]
+}
+
+/// Adds all activations, in the order in which the trainer takes them: the residual stream before each block and after
+/// the last, each block's, then what all blocks share, forward and backward, then what is on the way.
+pub(super) fn activations(list: &mut List, config: &GptConfig, recompute: &[Recompute]) -> Result<(), TensorTooLarge> {
+    use Moment::{AttProj, DAttProj, DAttention, DEncode, DFcProj, DQkv, Encode, FcProj, Head, Norm2};
+    for layer in 0..=config.n_layer() {
+        let to = if layer < config.n_layer() { Moment::DNorm1 } else { Head };
+        list.add(half(Tensor::Residual), Some(layer), (Encode, to))?;
+    }
+    for tensor in block_tensors() {
+        for (layer, &level) in (0..).zip(recompute) {
+            if level < tensor.again_from {
+                list.add(tensor.stored, Some(layer), (tensor.forward.0, tensor.backward_to))?;
+            }
+        }
+        let levels = recompute.iter().filter(|&&level| level >= tensor.again_from);
+        if let Some(from) = levels.map(|&level| (tensor.backward_from)(level)).min() {
+            list.add(tensor.stored, None, tensor.forward)?;
+            list.add(tensor.stored, None, (from, tensor.backward_to))?;
+        }
+    }
+    if config.dropout() > 0.0 {
+        // A branch before it is dropped and added, and its gradient after.
+        list.add(Tensor::Attproj, None, (AttProj, Norm2))?;
+        list.add(Tensor::Fcproj, None, (FcProj, FcProj))?;
+        list.add(Tensor::Ddropped, None, (DFcProj, DFcProj))?;
+        list.add(Tensor::Ddropped, None, (DAttProj, DAttProj))?;
+    }
+    list.add(half(Tensor::Lnf), None, (Head, Head))?;
+    list.add(Tensor::LnfMean, None, (Head, Head))?;
+    list.add(Tensor::LnfRstd, None, (Head, Head))?;
+    list.add(Tensor::FusedLosses, None, (Head, Moment::LAST))?;
+    list.add(half(Tensor::Dresidual), None, (Head, DEncode))?;
+    list.add(Tensor::Datty, None, (DAttProj, DAttention))?;
+    list.add(Tensor::Dqkv, None, (DAttention, DQkv))?;
+    // A row's product of its gradient and itself.
+    list.add(Tensor::AttSum, None, (DAttention, DAttention))
+}

@@ -1,0 +1,63 @@
+//! What to compute again, so that a run fits what is free: as little as does.
+
+use thiserror::Error;
+
+use super::{CudaTraining, Recompute};
+use crate::{
+    gpt::{GptConfig, tensors::TensorTooLarge},
+    units::human_size,
+};
+
+/// A card as a plan sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaCard {
+    /// What the arena may take: what is free, less what is left alone.
+    pub free_bytes: u64,
+    /// Streaming multiprocessors.
+    pub sm_count: u64,
+}
+
+/// Not even the least there is fits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "computing everything again, the run takes {}, and {} of the card's memory may be taken",
+    human_size(*needed_bytes),
+    human_size(*free_bytes)
+)]
+pub struct DoesNotFit {
+    /// What it takes at least.
+    pub needed_bytes: u64,
+    /// What there is.
+    pub free_bytes: u64,
+}
+
+/// The arena that computes least again and fits: levels are raised block by block, from the first on, and no level
+/// begins before every block has the one below.
+///
+/// # Errors
+/// A tensor is larger than any machine's memory; inside, that no level fits.
+pub fn plan(
+    config: &GptConfig,
+    batch_size: u64,
+    card: CudaCard,
+) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
+    let n_layer = usize::try_from(config.n_layer()).unwrap_or(usize::MAX);
+    let at = |step: usize| {
+        let (level, n_raised) = (step / n_layer, step % n_layer);
+        let of = |level: usize| Recompute::ALL[level.min(Recompute::ALL.len() - 1)];
+        let recompute = (0..n_layer).map(|layer| of(if layer < n_raised { level + 1 } else { level })).collect();
+        CudaTraining::new(config, batch_size, card.sm_count, recompute)
+    };
+    // More steps never take more than one buffer more, which is shared: between levels it can rise by that, so that the
+    // steps are tried in their order.
+    let last = (Recompute::ALL.len() - 1) * n_layer;
+    let mut least = u64::MAX;
+    for step in 0..=last {
+        let arena = at(step)?;
+        if arena.bytes <= card.free_bytes {
+            return Ok(Ok(arena));
+        }
+        least = least.min(arena.bytes);
+    }
+    Ok(Err(DoesNotFit { needed_bytes: least, free_bytes: card.free_bytes }))
+}

@@ -1,0 +1,103 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::gpt::GptShape;
+
+const SM_COUNT: u64 = 46;
+const GIB: u64 = 1 << 30;
+
+fn gpt2(n_layer: u64, dropout: f64) -> GptConfig {
+    let shape =
+        GptShape { n_layer, n_head: 12, n_embd: 768, block_size: 1024, vocab_size: 50257, dropout, bias: false };
+    GptConfig::new(shape).expect("valid")
+}
+
+fn arena(level: Recompute, dropout: f64) -> CudaTraining {
+    CudaTraining::new(&gpt2(12, dropout), 64, SM_COUNT, vec![level; 12]).expect("small")
+}
+
+#[test]
+fn what_is_alive_together_lies_apart() {
+    for level in Recompute::ALL {
+        for dropout in [0.0, 0.1] {
+            let arena = arena(level, dropout);
+            for (i, one) in arena.slots.iter().enumerate() {
+                assert!(one.offset + one.buffer.bytes <= arena.bytes);
+                for other in &arena.slots[i + 1..] {
+                    let together = one.alive.0 <= other.alive.1 && other.alive.0 <= one.alive.1;
+                    let apart = one.offset + one.buffer.bytes <= other.offset
+                        || other.offset + other.buffer.bytes <= one.offset;
+                    assert!(apart || !together, "{level:?}: {} and {}", one.buffer.name(), other.buffer.name());
+                }
+            }
+        }
+    }
+}
+
+/// 124,337,664 parameters and 7 padded rows of 768: 18 bytes each for weights twice, gradient and moments.
+#[test]
+fn parameters_take_eighteen_bytes_each() {
+    let arena = arena(Recompute::None, 0.0);
+    let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
+    for slot in &arena.slots {
+        *bytes.entry(slot.buffer.category().name()).or_default() += slot.buffer.bytes;
+    }
+    let n = gpt2(12, 0.0).n_parameters().expect("small") + 7 * 768;
+    assert_eq!(bytes["parameters"], 6 * n);
+    assert_eq!(bytes["gradients"], 4 * n);
+    assert_eq!(bytes["optimizer_state"], 8 * n);
+}
+
+/// A stream of 65,536 rows of 768 in bfloat16 is 96 MiB: a block keeps 16 of them, 10, 6 or 1, and statistics.
+#[test]
+fn a_level_keeps_what_it_says() {
+    let streams = |level| {
+        let arena = arena(level, 0.0);
+        let kept = arena.slots.iter().filter(|slot| slot.buffer.layer == Some(5));
+        let bytes: u64 = kept
+            .filter(|slot| slot.buffer.category().name() == "activations")
+            .filter(|slot| slot.buffer.bytes >= 96 << 20)
+            .map(|slot| slot.buffer.bytes)
+            .sum();
+        bytes / (96 << 20)
+    };
+    assert_eq!(Recompute::ALL.map(streams), [16, 10, 6, 1]);
+}
+
+/// The headline: PyTorch needs 40.7 GiB for it.
+#[test]
+fn gpt2_with_64_sequences_fits_a_card_of_12_gb() {
+    // 11.69 GiB, of which a context takes some 300 MiB and the desktop nothing.
+    let card = CudaCard { free_bytes: 11_69 * GIB / 100 - 300 * (1 << 20), sm_count: SM_COUNT };
+    let arena = plan(&gpt2(12, 0.0), 64, card).expect("small").expect("it fits");
+    assert!(arena.bytes <= card.free_bytes);
+    // Not all of it has to be computed again.
+    assert!(arena.recompute.contains(&Recompute::Attention), "{:?}", arena.recompute);
+}
+
+#[test]
+fn more_room_never_computes_more_again() {
+    let config = gpt2(4, 0.1);
+    let mut before: Option<CudaTraining> = None;
+    for tenths in 10..80 {
+        let card = CudaCard { free_bytes: tenths * GIB / 10, sm_count: SM_COUNT };
+        let Ok(arena) = plan(&config, 16, card).expect("small") else {
+            assert!(before.is_none(), "{tenths}");
+            continue;
+        };
+        assert!(arena.bytes <= card.free_bytes);
+        let sum = |arena: &CudaTraining| arena.recompute.iter().map(|&level| level as u64).sum::<u64>();
+        assert!(before.as_ref().is_none_or(|before| sum(&arena) <= sum(before)), "{tenths}");
+        before = Some(arena);
+    }
+    let most = before.expect("8 GB are enough");
+    assert!(most.recompute.iter().all(|&level| level == Recompute::None), "{:?}", most.recompute);
+}
+
+#[test]
+fn what_does_not_fit_says_what_it_takes() {
+    let card = CudaCard { free_bytes: GIB, sm_count: SM_COUNT };
+    let error = plan(&gpt2(12, 0.0), 64, card).expect("small").expect_err("a gigabyte is too little");
+    let least = arena(Recompute::Block, 0.0).bytes;
+    assert!(error.needed_bytes <= least && error.needed_bytes > 4 * GIB, "{error}");
+}
