@@ -163,9 +163,9 @@ fn gradients_repeat_bit_by_bit() {
 fn mistakes_in_the_gradients_are_noticed() {
     for (kernel, mutation, sizes) in [
         ("encoder_backward_wte_many", "no_barrier", ALL[1]),
-        ("encoder_backward_wte_many", "other_stride", ALL[5]),
+        ("encoder_backward_wte_many", "a_row_less", ALL[5]),
         ("encoder_backward_wte_few", "a_row_more", ALL[3]),
-        ("encoder_backward_wpe", "without_first", ALL[2]),
+        ("encoder_backward_wpe", "a_position_further", ALL[2]),
         ("encoder_backward_wte_few", "no_columns_end", ALL[2]),
     ] {
         catches(kernel, mutation, |device| backward_is_right(device, sizes, None));
