@@ -1,5 +1,7 @@
 //! AdamW over every tensor of a model in one launch.
 
+use headroom_shared::gpt::buffers::cuda::workspace;
+
 use super::count;
 use crate::{
     cpu::{Real, adamw_update::AdamW},
@@ -12,7 +14,7 @@ static UPDATE: Kernel = Kernel { module: &MODULE, name: "adamw_update", threads:
 /// Elements of one tensor that are a block's work.
 const CHUNK: u64 = 8192;
 /// Numbers of a tensor's row of the table.
-const ROW: u64 = 8;
+const ROW: u64 = workspace::TENSOR_WORDS;
 
 const OP: &str = "adamw_update";
 
@@ -33,7 +35,7 @@ pub struct Parameter {
     pub decayed: bool,
 }
 
-/// The model's tensors as the kernel reads them, to be written to the card once.
+/// The model's tensors as the kernel reads them, to be written to the card once: [`workspace::TENSOR_WORDS`] each.
 #[derive(Clone, Debug)]
 pub struct Table {
     words: Vec<u64>,
@@ -42,12 +44,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// 64-bit numbers that so many tensors take on the card.
-    #[must_use]
-    pub const fn elements(n_tensors: u64) -> u64 {
-        n_tensors.saturating_mul(ROW)
-    }
-
     /// The table of these tensors.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! The embeddings' gradients, and the tokens of a batch in the order in which the kernels want them.
 
+use headroom_shared::gpt::buffers::cuda::workspace;
+
 use super::{count, dropout::parts, encoder_forward::Sizes};
 use crate::{
     cpu::{dropout::Dropout, encoder::Positions},
@@ -24,8 +26,10 @@ const MANY_ROWS: u32 = 32;
 const OP: &str = "encoder_backward";
 /// Numbers that describe a token: itself, where its rows begin, how many there are, and nothing.
 const BUCKET: usize = 4;
+const _: () = assert!(BUCKET as u64 == workspace::BUCKET_WORDS, "the plan has room for the kernels' buckets");
 
-/// The tokens of a micro-batch, each with the rows where it stands. The kernels read its [`words`](Self::words).
+/// The tokens of a micro-batch, each with the rows where it stands. The kernels read its [`words`](Self::words), of which
+/// there are [`workspace::token_words`].
 #[derive(Debug)]
 pub struct TokenOrder {
     /// First a bucket for each token that there is, those of many rows first, in room for as many as there can be; then the
@@ -40,13 +44,6 @@ pub struct TokenOrder {
 }
 
 impl TokenOrder {
-    /// 32-bit numbers that it takes on the card, for `tokens` tokens out of `v`.
-    #[must_use]
-    pub const fn elements(tokens: u64, v: u64) -> u64 {
-        let buckets = if tokens < v { tokens } else { v };
-        tokens.saturating_add(buckets.saturating_mul(BUCKET as u64))
-    }
-
     /// No tokens yet, out of `v` that there can be.
     ///
     /// # Errors
@@ -183,7 +180,7 @@ mod tests {
         let tokens: Vec<u32> = (0..100).map(|i| if i % 2 == 0 { 6 } else { i % 5 }).collect();
         let order = sorted(&tokens, 7);
         assert_eq!((order.n_many, order.n_few), (1, 5));
-        assert_eq!(order.words().len() as u64, TokenOrder::elements(100, 7));
+        assert_eq!(order.words().len() as u64, workspace::token_words(100, 7));
         let (buckets, rows) = order.words().split_at(7 * BUCKET);
         assert_eq!(buckets[..2 * BUCKET], [6, 0, 50, 0, 0, 50, 10, 0]);
         for bucket in buckets.chunks_exact(BUCKET).take(6) {
@@ -200,7 +197,7 @@ mod tests {
     fn there_is_room_for_as_many_different_tokens_as_there_can_be() {
         for (tokens, v) in [(vec![3, 1, 2, 0], 4), (vec![9, 5], 10), (vec![0; 40], 1), (vec![], 3)] {
             let order = sorted(&tokens, v);
-            assert_eq!(order.words().len() as u64, TokenOrder::elements(tokens.len() as u64, v));
+            assert_eq!(order.words().len() as u64, workspace::token_words(tokens.len() as u64, v));
             let mut different = tokens.clone();
             different.sort_unstable();
             different.dedup();

@@ -1,5 +1,7 @@
 //! The length of all gradients together, for clipping: it stays on the card, where the optimizer reads it.
 
+use headroom_shared::gpt::buffers::cuda::workspace;
+
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 
 static MODULE: Module = Module { name: "global_norm", ptx: include_str!("../../../ptx/global_norm.ptx") };
@@ -11,7 +13,7 @@ const THREADS: u32 = 512;
 
 /// Shares that the sum is made of, at most. Not a card's multiprocessors: the same on every card, so that the order of
 /// the sum is, too.
-pub const N_SUMS: u64 = 1024;
+pub const N_SUMS: u64 = workspace::NORM_PARTS;
 
 /// The root of the sum of squares.
 ///

@@ -1,5 +1,7 @@
 //! Layer normalisation, backward.
 
+use headroom_shared::gpt::buffers::cuda::workspace;
+
 use super::layernorm_forward::{Sizes, THREADS, or_null};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
 
@@ -17,10 +19,6 @@ const fn kernel(name: &'static str, shared_bytes: u32) -> Kernel {
 
 /// Columns of a block of `layernorm_backward_sum`.
 const COLUMNS: u64 = 32;
-/// Blocks among which rows are shared out, at most: some for each multiprocessor of any card, and the same on every one, so
-/// that a sum's order is, too.
-const BLOCKS_MAX: u64 = 512;
-
 const OP: &str = "layernorm_backward";
 
 /// What a call adds to.
@@ -52,11 +50,8 @@ pub struct Saved {
 /// # Errors
 /// [`CudaError::Size`] where the kernels are not made for such rows.
 pub fn sums_elements(n: u64, c: u64) -> Result<u64, CudaError> {
-    Ok(2 * blocks(&Sizes::new(OP, n, c)?) * c)
-}
-
-fn blocks(sizes: &Sizes) -> u64 {
-    u64::from(sizes.n).div_ceil(sizes.rows).min(BLOCKS_MAX)
+    let Sizes { n, c, .. } = Sizes::new(OP, n, c)?;
+    Ok(workspace::norm_parts_elements(u64::from(n), u64::from(c)))
 }
 
 /// Adds the gradients of [`super::layernorm_forward::layernorm_forward`].
@@ -92,7 +87,7 @@ pub fn layernorm_backward(
     if n == 0 {
         return Ok(());
     }
-    let blocks = (sums.len() / (2 * weight.len())).min(blocks(&sizes));
+    let blocks = (sums.len() / (2 * weight.len())).min(workspace::norm_blocks(u64::from(n), kernel));
     if blocks == 0 {
         return Err(CudaError::Length { op: OP, tensor: "sums", expected: 2 * weight.len(), given: sums.len() });
     }

@@ -1,5 +1,7 @@
 //! Layer normalisation, alone or of the residual stream to which a branch is added.
 
+use headroom_shared::gpt::buffers::cuda::workspace;
+
 use super::{count, dropout::parts, eights};
 use crate::{
     cpu::dropout::Dropout,
@@ -20,9 +22,7 @@ const fn kernel(name: &'static str) -> Kernel {
 }
 
 pub(super) const THREADS: u32 = 384;
-/// Warps that a row is the work of, by kernel, and the columns that each warp has room for.
-const WARPS: [u64; 3] = [1, 4, 12];
-const COLUMNS: u64 = 768;
+const _: () = assert!(THREADS as u64 == workspace::NORM_THREADS, "the plan counts with the kernels' blocks");
 
 /// What one call writes.
 #[derive(Clone, Copy, Debug)]
@@ -129,10 +129,9 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) fn new(op: &'static str, n: u64, c: u64) -> Result<Self, CudaError> {
         eights(op, "C", c)?;
-        let kernel = WARPS.iter().position(|warps| c <= warps * COLUMNS);
-        let kernel =
-            kernel.filter(|_| c > 0).ok_or(CudaError::Size { op, what: "C", value: c, needed: "from 8 to 9216" })?;
-        let rows = u64::from(THREADS) / 32 / WARPS[kernel];
+        let needed = "from 8 to 9216";
+        let kernel = workspace::norm_kernel(c).ok_or(CudaError::Size { op, what: "C", value: c, needed })?;
+        let rows = workspace::norm_block_rows(kernel);
         // Those of the last block that are none are counted too.
         count(op, "the number of rows", n.saturating_add(rows))?;
         Ok(Self { n: count(op, "the number of rows", n)?, c: count(op, "C", c)?, kernel, rows })

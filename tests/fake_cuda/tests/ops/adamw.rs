@@ -12,6 +12,8 @@ use headroom_kernels::{
     rng::hash,
 };
 
+use headroom_shared::gpt::buffers::cuda::workspace;
+
 use crate::{
     card::{Outcome, Wrong, catches, holds, normals},
     compare::{F32_ROUNDING, Tolerance, close},
@@ -97,7 +99,7 @@ fn run(device: &Device, states: &[State], how: How) -> Result<Vec<There>, Wrong>
     let there = states.iter().map(|state| There::new(device, state, how.with_master)).collect::<Result<Vec<_>, _>>()?;
     let parameters = there.iter().zip(TENSORS).map(|(there, (_, decayed))| there.parameter(how.with_master, decayed));
     let table = Table::new(&parameters.collect::<Vec<_>>())?;
-    assert_eq!(table.words().len() as u64, Table::elements(there.len() as u64));
+    assert_eq!(table.words().len() as u64, there.len() as u64 * workspace::TENSOR_WORDS);
     let words = device.upload(table.words())?;
     let norm = device.upload(&[how.clip.map_or(f32::NAN, |(norm, _)| norm)])?;
     let clip = how.clip.map(|(_, grad_clip)| Clip { norm: norm.slice(), grad_clip });
