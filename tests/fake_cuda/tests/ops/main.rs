@@ -8,3 +8,4 @@ mod encoder;
 mod gelu;
 mod global_norm;
 mod numbers;
+mod trainer;
