@@ -1,5 +1,7 @@
 //! Memory: how much there is, and what happens where it is too little.
 
+use std::{env, path::PathBuf};
+
 use headroom_fake_cuda::{Card, Scenario};
 use headroom_kernels::cuda::{Arena, Bf16, Device, Slice};
 use headroom_shared::gpt::{
@@ -70,6 +72,37 @@ fn memory_that_another_process_took_meanwhile_is_the_same_error() {
     1.00 GiB are needed on the card and 9.71 GiB are free
     Ok(1073741824)
     "#);
+}
+
+#[test]
+fn what_others_take_between_plan_and_allocation_is_told() {
+    let test = "memory::what_others_take_between_plan_and_allocation_is_told";
+    let said = Child::on(test, &scenario()).run(|tell| {
+        let device = Device::open(0).expect("a card");
+        let planned = device.memory().expect("it says").free_bytes;
+        let file = PathBuf::from(env::var_os(headroom_fake_cuda::VARIABLE).expect("it is set"));
+        let mut later = scenario();
+        later.cards[0].others_bytes = 11 * GIB;
+        later.play(file.parent().expect("a folder")).expect("it is written");
+        tell(device.allocate::<u8>(planned).expect_err("others were faster").to_string());
+        later.cards[0].others_bytes = 2 * GIB;
+        later.play(file.parent().expect("a folder")).expect("it is written");
+        tell(format!("{:?}", device.allocate::<u8>(planned).map(|all| all.slice().bytes() == planned)));
+    });
+    assert_snapshot!(said.told, @r#"
+    9.71 GiB are needed on the card and 724 MiB are free
+    Ok(true)
+    "#);
+}
+
+#[test]
+fn a_card_that_others_fill_has_no_room_for_a_context() {
+    let mut scenario = scenario();
+    scenario.cards[0].others_bytes = 12 * GIB - (100 << 20);
+    let said = Child::on("memory::a_card_that_others_fill_has_no_room_for_a_context", &scenario).run(|tell| {
+        tell(Device::open(0).expect_err("no room").to_string());
+    });
+    assert_snapshot!(said.told, @"NVIDIA GeForce RTX 4070 has no room for another process: others hold nearly all of its 12.00 GiB (nvidia-smi lists them)");
 }
 
 #[test]
