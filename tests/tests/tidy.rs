@@ -132,6 +132,41 @@ fn too_long(file: &File) -> Vec<String> {
     vec![format!("{} has {lines} lines, over {LINES_MAX}; a table begins with `{TABLE}`", file.path)]
 }
 
+/// Files of C++ and CUDA C++, which no formatter looks after.
+const CPP: &[&str] = &[".cu", ".cuh", ".h", ".cpp"];
+/// As rustfmt has it; of a comment, as there, its words alone.
+const COLUMNS_MAX: usize = 120;
+
+fn badly_formatted(file: &File) -> Vec<String> {
+    let mut findings = Vec::new();
+    if !file.text.starts_with("// ") {
+        findings.push(format!("{} does not begin with a `//` line that says what it is for", file.path));
+    }
+    if !file.text.ends_with('\n') {
+        findings.push(format!("{} does not end with a line's end", file.path));
+    }
+    for (idx, line) in file.text.split('\n').enumerate() {
+        let columns = line.strip_prefix("// ").unwrap_or(line).chars().count();
+        let faults = [
+            (line.contains('\t'), "has a tab".to_owned()),
+            (line.ends_with([' ', '\t', '\r']), "ends in blanks".to_owned()),
+            (columns > COLUMNS_MAX, format!("is {columns} wide, over {COLUMNS_MAX}")),
+        ];
+        let place = |what| format!("{}:{} {what}", file.path, idx + 1);
+        findings.extend(faults.into_iter().filter(|(is_fault, _)| *is_fault).map(|(_, what)| place(what)));
+    }
+    findings
+}
+
+/// A kernel is made of its file and of `device.cuh`: the hash of its PTX is of these two.
+fn foreign_includes(file: &File) -> Vec<String> {
+    let includes: Vec<&str> = file.text.lines().filter(|line| line.trim_start().starts_with("#include")).collect();
+    if includes == ["#include \"device.cuh\""] {
+        return vec![];
+    }
+    vec![format!("{} includes device.cuh and nothing else: {includes:?}", file.path)]
+}
+
 /// The addresses of package registries and mirrors: they belong into the person's own configuration.
 fn registry_hosts(file: &File) -> Vec<String> {
     // In two halves, or this file would find itself.
@@ -283,7 +318,19 @@ fn every_file_says_what_lives_in_it() {
 
 #[test]
 fn files_are_short() {
-    tidy(sources(&[".rs", ".wgsl", ".cu", ".cuh", ".h", ".cpp"]).iter().flat_map(too_long));
+    tidy(sources(&[&[".rs", ".wgsl"], CPP].concat()).iter().flat_map(too_long));
+}
+
+#[test]
+fn cpp_is_formatted() {
+    let files = sources(CPP);
+    assert!(files.iter().any(|file| file.path.ends_with(".cu")), "the walk finds the kernels");
+    tidy(files.iter().flat_map(badly_formatted));
+}
+
+#[test]
+fn kernels_include_one_file() {
+    tidy(sources(&[".cu"]).iter().flat_map(foreign_includes));
 }
 
 #[test]
@@ -383,6 +430,33 @@ fn must_find_a_long_file() {
     assert_eq!(too_long(&file("a.rs", &lines(LINES_MAX))), [""; 0]);
     assert_eq!(too_long(&file("a.rs", &lines(LINES_MAX + 1))).len(), 1);
     assert_eq!(too_long(&file("a.rs", &format!("{TABLE}devices.\n{}", lines(LINES_MAX)))), [""; 0]);
+}
+
+#[test]
+fn must_find_bad_format() {
+    let findings = |text: &str| badly_formatted(&file("a.cu", text)).len();
+    let wide = format!("// {0}\n{0}\n", "x".repeat(COLUMNS_MAX));
+    assert_eq!(findings(&wide), 0);
+    for text in [
+        "#pragma once\n",
+        "// No end",
+        "// Tab.\n\tint a;\n",
+        "// Blank. \n",
+        "// Carriage.\r\n",
+        &wide.replacen("x\n", "xx\n", 1),
+        &format!("{wide}{wide}").replace("x\n//", "xx\n//"),
+    ] {
+        assert_eq!(findings(text), 1, "{text:?}");
+    }
+}
+
+#[test]
+fn must_find_a_foreign_include() {
+    let findings = |text: &str| foreign_includes(&file("a.cu", text)).len();
+    assert_eq!(findings("// Kernel.\n#include \"device.cuh\"\n"), 0);
+    for text in ["// Kernel.\n", "#include \"device.cuh\"\n#include <cuda_bf16.h>\n", "  #include \"other.cuh\"\n"] {
+        assert_eq!(findings(text), 1, "{text:?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,14 @@ pub fn remake(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))
 }
 
+/// Removes every file of `folder` with that ending, and makes the folder where there is none.
+pub fn clear(folder: &Path, ending: &str) -> Result<()> {
+    for file in files_below(folder)?.iter().filter(|file| file.extension().is_some_and(|found| found == ending)) {
+        fs::remove_file(file).doing(|| format!("remove {}", file.display()))?;
+    }
+    fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))
+}
+
 /// Copies every file below `from` to the same place below `to`.
 pub fn copy_below(from: &Path, to: &Path) -> Result<()> {
     for file in files_below(from)? {

@@ -12,6 +12,7 @@ mod files;
 mod fuzz;
 mod gpu;
 mod hosts;
+mod kernels;
 mod lint;
 mod optimize;
 mod outcome;
@@ -46,8 +47,11 @@ cargo xtask lint                        cargo fmt and clippy, as the continuous 
 cargo xtask fuzz [--seconds N] [--seed N] [TARGET]
     Runs the fuzz targets, or one: over the kept corpus, then for 60 seconds each, or N, over what is made of it.
     --seconds 0 is the corpus alone; TARGET --input FILE one input.
+cargo xtask kernels [--check]           compiles the CUDA kernels to the PTX that is committed
+    --check compiles nothing into place: what is committed has to be of these sources, and to take no more registers than
+    kernels/cuda/registers.txt lets it. Where the compilers cannot be fetched, hashes alone are checked.
 cargo xtask cross                       whether the agent compiles for Windows and for Linux on aarch64
-cargo xtask ci                          lint, cross, the page and its size, fuzz for a minute, then test
+cargo xtask ci                          lint, cross, kernels --check, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
 cargo xtask gpu [--headroom FILE] [--load COMMAND] [--out FOLDER]
@@ -86,6 +90,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
             args.finish()?;
             lint::run(&shell)?;
             cross::run(&shell)?;
+            kernels::check(&shell)?;
             page::ensure(&shell, Build::Release)?;
             size::run(&shell)?;
             fuzz::run(&shell, Args::new(fuzz::IN_CI.map(str::to_owned)))?;
@@ -99,6 +104,7 @@ fn dispatch(command: &str, mut args: Args) -> Result<ExitCode> {
         "fuzz" => fuzz::run(&shell, args)?,
         "bench" => bench::run(&shell, args)?,
         "gpu" => gpu::run(&shell, args)?,
+        "kernels" => kernels::run(&shell, args)?,
         "cross" => {
             args.finish()?;
             cross::run(&shell)?;
@@ -115,6 +121,6 @@ fn help() {
     print!("{HELP}");
     println!("\nfetched where missing:");
     for pin in pins::ALL {
-        println!("  {:<16} {:<8} {}", pin.package, pin.version, pin.why);
+        println!("  {:<22} {:<8} {}", pin.package, pin.version, pin.why);
     }
 }

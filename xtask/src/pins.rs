@@ -106,8 +106,27 @@ pub const ZIG: Pin = Pin {
     why: "compiles C for other systems, where Python is installed",
 };
 
+/// A library: CUDA C++ to PTX. Of 12.4, as what it writes is read by drivers from 550 on; its version stands in
+/// xtask/nvrtc.txt, too.
+pub const NVRTC: Pin = Pin {
+    package: "nvidia-cuda-nvrtc-cu12",
+    version: "12.4.127",
+    brings: "nvrtc",
+    source: Source::Pip,
+    why: "compiles the CUDA kernels, where Python is installed",
+};
+
+/// Newer than the compiler, as 12.4 does not know sm_120. Stands in xtask/nvrtc.txt with it.
+pub const PTXAS: Pin = Pin {
+    package: "nvidia-cuda-nvcc-cu12",
+    version: "12.9.86",
+    brings: "ptxas",
+    source: Source::Pip,
+    why: "assembles them for every architecture, to see what they take",
+};
+
 /// All of them, for `cargo xtask help`.
-pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, ZIG];
+pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, ZIG, NVRTC, PTXAS];
 
 impl Pin {
     /// The version as the program prints it: binaryen counts only majors.
@@ -166,7 +185,12 @@ mod tests {
     #[test]
     fn python_packages_and_what_they_need_have_one_version_each() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
-        for (pin, list) in [(MKDOCS, "tests/hosts/mkdocs/requirements.txt"), (ZIG, "xtask/zig.txt")] {
+        for (pin, list) in [
+            (MKDOCS, "tests/hosts/mkdocs/requirements.txt"),
+            (ZIG, "xtask/zig.txt"),
+            (NVRTC, "xtask/nvrtc.txt"),
+            (PTXAS, "xtask/nvrtc.txt"),
+        ] {
             let list = std::fs::read_to_string(root.join(list)).expect("a list");
             let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
             assert!(lines.contains(&&*format!("{}=={}", pin.package, pin.version)), "{lines:?}");

@@ -112,6 +112,13 @@ impl Cmd {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Runs to the end and gives what it prints on both outputs, with whether it succeeded; nothing is shown.
+    pub fn capture(mut self) -> Result<(String, bool)> {
+        let output = self.command.output().map_err(|error| self.failure(&error.to_string(), ""))?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok((String::from_utf8_lossy(&text).into_owned(), output.status.success()))
+    }
+
     /// Runs to the end, shows each line as it comes, and gives all of them with whether it succeeded.
     pub fn watch(mut self, mut line_came: impl FnMut(&str)) -> Result<(Vec<String>, bool)> {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -78,6 +78,9 @@ DEVICE u32 pack(float first, float second) {
 
 // A result with no more bits than the card's approximation has, so that a tolerance which holds here holds there.
 DEVICE float rounded_to_bits(float value, u32 bits) {
+    if (value != value) {
+        return value;
+    }
     const u32 dropped = 23 - bits;
     return float_of_bits((bits_of_float(value) + (1u << (dropped - 1))) & ~((1u << dropped) - 1));
 }
@@ -87,6 +90,11 @@ DEVICE float fast_exp2(float x) { return rounded_to_bits(flushed(exp2f(flushed(x
 DEVICE float fast_log2(float x) { return rounded_to_bits(log2f(flushed(x)), 21); }
 DEVICE float fast_tanh(float x) { return rounded_to_bits(tanhf(x), 11); }
 DEVICE float reciprocal_sqrt(float x) { return 1.0f / sqrtf(x); }
+DEVICE float fast_reciprocal(float x) { return rounded_to_bits(flushed(1.0f / flushed(x)), 22); }
+
+DEVICE uint4 load_once(const uint4* from) { return *from; }
+DEVICE void store_once(uint4* to, uint4 value) { *to = value; }
+DEVICE void held_packed(uint4&) {}
 
 DEVICE void __syncthreads(WHERE) { emulator_sync_threads(file, line); }
 DEVICE void __syncwarp(u32 mask = 0xffffffffu, WHERE) { emulator_sync_warp(mask, file, line); }

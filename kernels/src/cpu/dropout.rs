@@ -26,6 +26,12 @@ impl Dropout {
         (p > 0.0).then(|| Self { threshold: (p * 4_294_967_296.0) as u32, scale: (1.0 / (1.0 - p)) as f32, key })
     }
 
+    /// What a kernel is told: the hash below which an element is dropped, what the others are multiplied with, and the key.
+    #[must_use]
+    pub const fn parts(&self) -> (u32, f32, u32) {
+        (self.threshold, self.scale, self.key)
+    }
+
     /// What element `index` is multiplied with: 0 or 1 / (1 - p).
     #[must_use]
     #[inline(always)]

@@ -141,6 +141,18 @@ pub enum CudaError {
         /// Elements it has.
         given: u64,
     },
+    /// A size that a kernel is not made for.
+    #[error("{op}: {what} is {value}, and has to be {needed}")]
+    Size {
+        /// The op.
+        op: &'static str,
+        /// The size's name.
+        what: &'static str,
+        /// How much it is.
+        value: u64,
+        /// What the kernel takes.
+        needed: &'static str,
+    },
     /// A part reaches beyond what it is a part of.
     #[error("elements {start} to {end} of a tensor of {len}, at {at}")]
     OutOfRange {

@@ -3,4 +3,8 @@
 
 mod card;
 mod compare;
+mod dropout;
+mod encoder;
+mod gelu;
 mod global_norm;
+mod numbers;

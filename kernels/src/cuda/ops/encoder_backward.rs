@@ -1,0 +1,216 @@
+//! The embeddings' gradients, and the tokens of a batch in the order in which the kernels want them.
+
+use super::{count, dropout::parts, encoder_forward::Sizes};
+use crate::{
+    cpu::{dropout::Dropout, encoder::Positions},
+    cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+};
+
+static MODULE: Module = Module { name: "encoder_backward", ptx: include_str!("../../../ptx/encoder_backward.ptx") };
+static WPE: Kernel = Kernel { module: &MODULE, name: "encoder_backward_wpe", threads: THREADS, shared_bytes: 0 };
+static FEW: Kernel = Kernel { module: &MODULE, name: "encoder_backward_wte_few", threads: THREADS, shared_bytes: 0 };
+static MANY: Kernel =
+    Kernel { module: &MODULE, name: "encoder_backward_wte_many", threads: THREADS, shared_bytes: 8192 };
+
+const THREADS: u32 = 256;
+/// Tokens of a block of `encoder_backward_wte_few`, and its columns: a warp each token, eight columns each lane.
+const FEW_TOKENS: u64 = 8;
+const FEW_COLUMNS: u64 = 256;
+/// Columns of a block of `encoder_backward_wte_many`.
+const MANY_COLUMNS: u64 = 64;
+/// Rows from which on a token is a block's work: that many a block reads at once.
+const MANY_ROWS: u32 = 32;
+
+const OP: &str = "encoder_backward";
+/// Numbers that describe a token: itself, where its rows begin, how many there are, and nothing.
+const BUCKET: usize = 4;
+
+/// The tokens of a micro-batch, each with the rows where it stands. The kernels read its [`words`](Self::words).
+#[derive(Debug)]
+pub struct TokenOrder {
+    /// First a bucket for each token that there is, those of many rows first, in room for as many as there can be; then the
+    /// rows by token, each token's in their order.
+    words: Vec<u32>,
+    n_many: u64,
+    n_few: u64,
+    /// Rows of each token.
+    counts: Vec<u32>,
+    /// Where each token's next row goes.
+    next: Vec<u32>,
+}
+
+impl TokenOrder {
+    /// 32-bit numbers that it takes on the card, for `tokens` tokens out of `v`.
+    #[must_use]
+    pub const fn elements(tokens: u64, v: u64) -> u64 {
+        let buckets = if tokens < v { tokens } else { v };
+        tokens.saturating_add(buckets.saturating_mul(BUCKET as u64))
+    }
+
+    /// No tokens yet, out of `v` that there can be.
+    ///
+    /// # Errors
+    /// [`CudaError::TooLarge`] where this machine cannot count them.
+    pub fn new(v: u64) -> Result<Self, CudaError> {
+        let too_large = |_| CudaError::TooLarge { what: "the vocabulary", value: v };
+        let counts = vec![0; usize::try_from(v).map_err(too_large)?];
+        Ok(Self { words: vec![], n_many: 0, n_few: 0, next: counts.clone(), counts })
+    }
+
+    /// Takes the tokens of the next micro-batch.
+    ///
+    /// # Errors
+    /// [`CudaError::Size`] for a token that is not below V; what was there before is no longer of use then.
+    pub fn sort(&mut self, tokens: &[u32]) -> Result<(), CudaError> {
+        count(OP, "the number of tokens", tokens.len() as u64)?;
+        self.counts.fill(0);
+        for &token in tokens {
+            let Some(count) = self.counts.get_mut(token as usize) else {
+                let value = u64::from(token);
+                return Err(CudaError::Size { op: OP, what: "a token", value, needed: "below V" });
+            };
+            *count += 1;
+        }
+        let room = tokens.len().min(self.counts.len()) * BUCKET;
+        self.words.clear();
+        self.words.resize(room + tokens.len(), 0);
+        let (buckets, order) = self.words.split_at_mut(room);
+        let mut buckets = buckets.chunks_exact_mut(BUCKET);
+        let (mut first, mut n_buckets) = (0, [0_u64; 2]);
+        for many in [true, false] {
+            let tokens = (0_u32..).zip(&self.counts).filter(|(_, count)| **count > 0 && (**count > MANY_ROWS) == many);
+            // There is a bucket for every token that stands somewhere.
+            for ((token, &count), bucket) in tokens.zip(&mut buckets) {
+                bucket.copy_from_slice(&[token, first, count, 0]);
+                self.next[token as usize] = first;
+                first += count;
+                n_buckets[usize::from(many)] += 1;
+            }
+        }
+        [self.n_few, self.n_many] = n_buckets;
+        for (row, &token) in (0_u32..).zip(tokens) {
+            let next = &mut self.next[token as usize];
+            order[*next as usize] = row;
+            *next += 1;
+        }
+        Ok(())
+    }
+
+    /// Tokens of the micro-batch.
+    fn rows(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// What the card is to be given.
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+}
+
+/// Where gradients are added to.
+#[derive(Clone, Copy, Debug)]
+pub struct Gradients {
+    /// (V, C).
+    pub dwte: Slice<f32>,
+    /// (maxT, C).
+    pub dwpe: Slice<f32>,
+}
+
+/// Adds the gradients of [`super::encoder_forward::encoder_forward`], dropped from as there.
+///
+/// Shapes: `dout` (B, T, C), `words` those of `tokens` → adds to `dwte` (V, C), `dwpe` (maxT, C); C a multiple of 8.
+/// Numerics: f32, each element's sum in an order that the tokens alone decide, then added to what is there.
+/// Twins: [`crate::cpu::dropout::dropout`] and then [`crate::cpu::encoder::encoder_backward`].
+///
+/// # Errors
+/// [`CudaError::Length`], [`CudaError::Size`], or a launch fails.
+#[track_caller]
+pub fn encoder_backward(
+    device: &Device,
+    gradients: Gradients,
+    dout: Slice<Bf16>,
+    (tokens, words): (&TokenOrder, Slice<u32>),
+    positions: Positions,
+    c: u64,
+    dropout: Option<Dropout>,
+) -> Result<(), CudaError> {
+    let Gradients { dwte, dwpe } = gradients;
+    let sizes = Sizes::new(OP, positions, c)?;
+    let v = tokens.counts.len() as u64;
+    let rows = tokens.rows();
+    dout.expect(OP, "dout", rows.saturating_mul(c))?;
+    dwte.expect(OP, "dwte", v.saturating_mul(c))?;
+    words.expect(OP, "words", tokens.words.len() as u64)?;
+    sizes.check(OP, "dwpe", dwpe.len(), rows)?;
+    if rows == 0 {
+        return Ok(());
+    }
+    let (threshold, scale, key) = parts(dropout);
+    let Sizes { t, first, c: channels } = sizes;
+    let eighths = count(OP, "an eighth of T times C", u64::from(t) * c / super::EIGHT)?;
+    let sequences = count(OP, "B", rows / u64::from(t))?;
+    let grid = Grid::x(u64::from(eighths).div_ceil(u64::from(THREADS)))?;
+    device.launch(&WPE, grid, &[&dwpe, &dout, &eighths, &sequences, &first, &channels, &threshold, &scale, &key])?;
+
+    let room = words.len() - rows;
+    let (buckets, order) = (words.part(0, room)?, words.part(room, rows)?);
+    if tokens.n_many > 0 {
+        let grid = Grid::xy(tokens.n_many, c.div_ceil(MANY_COLUMNS))?;
+        device.launch(&MANY, grid, &[&dwte, &dout, &order, &buckets, &channels, &threshold, &scale, &key])?;
+    }
+    if tokens.n_few > 0 {
+        let few = buckets.part(tokens.n_many * BUCKET as u64, tokens.n_few * BUCKET as u64)?;
+        let grid = Grid::xy(tokens.n_few.div_ceil(FEW_TOKENS), c.div_ceil(FEW_COLUMNS))?;
+        let n = count(OP, "the number of tokens", tokens.n_few)?;
+        device.launch(&FEW, grid, &[&dwte, &dout, &order, &few, &n, &channels, &threshold, &scale, &key])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(tokens: &[u32], v: u64) -> TokenOrder {
+        let mut order = TokenOrder::new(v).expect("small");
+        order.sort(tokens).expect("tokens below V");
+        order
+    }
+
+    #[test]
+    fn tokens_of_many_rows_come_first_and_rows_keep_their_order() {
+        let tokens: Vec<u32> = (0..100).map(|i| if i % 2 == 0 { 6 } else { i % 5 }).collect();
+        let order = sorted(&tokens, 7);
+        assert_eq!((order.n_many, order.n_few), (1, 5));
+        assert_eq!(order.words().len() as u64, TokenOrder::elements(100, 7));
+        let (buckets, rows) = order.words().split_at(7 * BUCKET);
+        assert_eq!(buckets[..2 * BUCKET], [6, 0, 50, 0, 0, 50, 10, 0]);
+        for bucket in buckets.chunks_exact(BUCKET).take(6) {
+            let mine = &rows[bucket[1] as usize..][..bucket[2] as usize];
+            assert!(mine.iter().all(|&row| tokens[row as usize] == bucket[0]), "{bucket:?}: {mine:?}");
+            assert!(mine.is_sorted(), "{mine:?}");
+        }
+        let mut all = rows.to_vec();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..100), "every row is some token's");
+    }
+
+    #[test]
+    fn there_is_room_for_as_many_different_tokens_as_there_can_be() {
+        for (tokens, v) in [(vec![3, 1, 2, 0], 4), (vec![9, 5], 10), (vec![0; 40], 1), (vec![], 3)] {
+            let order = sorted(&tokens, v);
+            assert_eq!(order.words().len() as u64, TokenOrder::elements(tokens.len() as u64, v));
+            let mut different = tokens.clone();
+            different.sort_unstable();
+            different.dedup();
+            assert_eq!(order.n_many + order.n_few, different.len() as u64, "{tokens:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_beyond_the_vocabulary_is_refused() {
+        let error = TokenOrder::new(5).and_then(|mut order| order.sort(&[4, 5])).expect_err("there are 5");
+        assert_eq!(error.to_string(), "encoder_backward: a token is 5, and has to be below V");
+    }
+}

@@ -1,0 +1,105 @@
+//! Layer normalisation, backward.
+
+use super::layernorm_forward::{Sizes, THREADS, or_null};
+use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
+
+static MODULE: Module = Module { name: "layernorm_backward", ptx: include_str!("../../../ptx/layernorm_backward.ptx") };
+static BACKWARD: [Kernel; 3] = [
+    kernel("layernorm_backward_1", 12480),
+    kernel("layernorm_backward_4", 12480),
+    kernel("layernorm_backward_12", 12480),
+];
+static SUM: Kernel = kernel("layernorm_backward_sum", 1536);
+
+const fn kernel(name: &'static str, shared_bytes: u32) -> Kernel {
+    Kernel { module: &MODULE, name, threads: THREADS, shared_bytes }
+}
+
+/// Columns of a block of `layernorm_backward_sum`.
+const COLUMNS: u64 = 32;
+/// Blocks among which rows are shared out, at most: some for each multiprocessor of any card, and the same on every one, so
+/// that a sum's order is, too.
+const BLOCKS_MAX: u64 = 512;
+
+const OP: &str = "layernorm_backward";
+
+/// What a call adds to.
+#[derive(Clone, Copy, Debug)]
+pub struct Gradients {
+    /// Gradient of the rows, (N, C).
+    pub dinp: Slice<Bf16>,
+    /// Gradient of the scale, (C).
+    pub dweight: Slice<f32>,
+    /// Gradient of the shift, (C), where there is one.
+    pub dbias: Option<Slice<f32>>,
+    /// Whether `dinp` is added to; else it is written, and what was there is not read.
+    pub accumulate: bool,
+}
+
+/// What forward kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    /// The rows before normalisation, (N, C).
+    pub inp: Slice<Bf16>,
+    /// Each row's mean, (N).
+    pub mean: Slice<f32>,
+    /// Each row's inverse standard deviation, (N).
+    pub rstd: Slice<f32>,
+}
+
+/// Elements of the room that the blocks' sums take, for `n` rows of `c` channels.
+///
+/// # Errors
+/// [`CudaError::Size`] where the kernels are not made for such rows.
+pub fn sums_elements(n: u64, c: u64) -> Result<u64, CudaError> {
+    Ok(2 * blocks(&Sizes::new(OP, n, c)?) * c)
+}
+
+fn blocks(sizes: &Sizes) -> u64 {
+    u64::from(sizes.n).div_ceil(sizes.rows).min(BLOCKS_MAX)
+}
+
+/// Adds the gradients of [`super::layernorm_forward::layernorm_forward`].
+///
+/// Shapes: `dout` (N, C), `weight` (C) → adds to `dinp` (N, C), `dweight` (C), `dbias` (C), with `sums`
+/// ([`sums_elements`]) in between; C a multiple of 8 up to 9216.
+/// Numerics: f32, `dinp` rounded to bfloat16 once; the weights' sums in an order that N and C alone decide.
+/// Twin: [`crate::cpu::layernorm_backward::layernorm_backward`].
+///
+/// # Errors
+/// [`CudaError::Length`], [`CudaError::Size`], or a launch fails.
+#[track_caller]
+pub fn layernorm_backward(
+    device: &Device,
+    gradients: Gradients,
+    sums: Slice<f32>,
+    dout: Slice<Bf16>,
+    saved: Saved,
+    weight: Slice<Bf16>,
+) -> Result<(), CudaError> {
+    let Gradients { dinp, dweight, dbias, accumulate } = gradients;
+    let Saved { inp, mean, rstd } = saved;
+    let sizes = Sizes::new(OP, mean.len(), weight.len())?;
+    for (tensor, slice) in [("dinp", dinp), ("dout", dout), ("inp", inp)] {
+        slice.expect(OP, tensor, mean.len().saturating_mul(weight.len()))?;
+    }
+    rstd.expect(OP, "rstd", mean.len())?;
+    dweight.expect(OP, "dweight", weight.len())?;
+    if let Some(dbias) = dbias {
+        dbias.expect(OP, "dbias", weight.len())?;
+    }
+    sums.expect(OP, "sums", sums_elements(mean.len(), weight.len())?)?;
+    let Sizes { n, c, kernel, .. } = sizes;
+    if n == 0 {
+        return Ok(());
+    }
+    let grid = Grid::x(blocks(&sizes))?;
+    device.launch(
+        &BACKWARD[kernel],
+        grid,
+        &[&dinp, &sums, &dout, &inp, &mean, &rstd, &weight, &n, &c, &u32::from(accumulate)],
+    )?;
+    let halves = if dbias.is_some() { 2 } else { 1 };
+    let sum_grid = Grid::xy(weight.len().div_ceil(COLUMNS), halves)?;
+    device.launch(&SUM, sum_grid, &[&dweight, &or_null(dbias), &sums, &grid.x, &c])
+}

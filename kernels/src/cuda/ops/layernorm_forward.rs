@@ -1,0 +1,151 @@
+//! Layer normalisation, alone or of the residual stream to which a branch is added.
+
+use super::{count, dropout::parts, eights};
+use crate::{
+    cpu::dropout::Dropout,
+    cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
+};
+
+static MODULE: Module = Module { name: "layernorm_forward", ptx: include_str!("../../../ptx/layernorm_forward.ptx") };
+static FORWARD: [Kernel; 3] =
+    [kernel("layernorm_forward_1"), kernel("layernorm_forward_4"), kernel("layernorm_forward_12")];
+static RESIDUAL_FORWARD: [Kernel; 3] = [
+    kernel("residual_layernorm_forward_1"),
+    kernel("residual_layernorm_forward_4"),
+    kernel("residual_layernorm_forward_12"),
+];
+
+const fn kernel(name: &'static str) -> Kernel {
+    Kernel { module: &MODULE, name, threads: THREADS, shared_bytes: 192 }
+}
+
+pub(super) const THREADS: u32 = 384;
+/// Warps that a row is the work of, by kernel, and the columns that each warp has room for.
+const WARPS: [u64; 3] = [1, 4, 12];
+const COLUMNS: u64 = 768;
+
+/// What one call writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// The normalised rows, (N, C).
+    pub out: Slice<Bf16>,
+    /// Each row's mean, (N); kept for backward.
+    pub mean: Slice<f32>,
+    /// Each row's inverse standard deviation, (N); kept for backward.
+    pub rstd: Slice<f32>,
+}
+
+/// What the residual stream becomes, and of what.
+#[derive(Clone, Copy, Debug)]
+pub struct Residual {
+    /// The sum, (N, C); it may be `inp`.
+    pub residual: Slice<Bf16>,
+    /// The stream before, (N, C).
+    pub inp: Slice<Bf16>,
+    /// What is added, (N, C).
+    pub branch: Slice<Bf16>,
+    /// What is dropped of the branch first.
+    pub dropout: Option<Dropout>,
+}
+
+/// Normalises each row's channels, then scales and shifts them.
+///
+/// Shapes: `inp` (N, C), `weight` (C), `bias` (C) or none → `out` (N, C), `mean`, `rstd` (N); C a multiple of 8 up to 9216.
+/// Numerics: f32, biased variance about the mean, eps 1e-5 inside the root; rounded to bfloat16 once.
+/// Twin: [`crate::cpu::layernorm_forward::layernorm_forward`].
+///
+/// # Errors
+/// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
+#[track_caller]
+pub fn layernorm_forward(
+    device: &Device,
+    output: Output,
+    inp: Slice<Bf16>,
+    weight: Slice<Bf16>,
+    bias: Option<Slice<Bf16>>,
+) -> Result<(), CudaError> {
+    const OP: &str = "layernorm_forward";
+    let sizes = sizes(OP, output, weight, bias)?;
+    inp.expect(OP, "inp", output.out.len())?;
+    let Sizes { n, c, kernel, rows } = sizes;
+    if n == 0 {
+        return Ok(());
+    }
+    let Output { out, mean, rstd } = output;
+    let grid = Grid::x(u64::from(n).div_ceil(rows))?;
+    device.launch(&FORWARD[kernel], grid, &[&out, &mean, &rstd, &inp, &weight, &or_null(bias), &n, &c])
+}
+
+/// Adds a branch to the residual stream, rounds the sum to bfloat16, and normalises what was rounded.
+///
+/// Shapes: as [`layernorm_forward`], with `residual`, `inp` and `branch` (N, C).
+/// Numerics: as [`layernorm_forward`], the sum rounded once besides.
+/// Twins: [`crate::cpu::dropout::dropout`], [`crate::cpu::residual_forward::residual_forward`], and then
+/// [`crate::cpu::layernorm_forward::layernorm_forward`].
+///
+/// # Errors
+/// As [`layernorm_forward`].
+#[track_caller]
+pub fn residual_layernorm_forward(
+    device: &Device,
+    stream: Residual,
+    output: Output,
+    weight: Slice<Bf16>,
+    bias: Option<Slice<Bf16>>,
+) -> Result<(), CudaError> {
+    const OP: &str = "residual_layernorm_forward";
+    let Sizes { n, c, kernel, rows } = sizes(OP, output, weight, bias)?;
+    let Residual { residual, inp, branch, dropout } = stream;
+    for (tensor, slice) in [("residual", residual), ("inp", inp), ("branch", branch)] {
+        slice.expect(OP, tensor, output.out.len())?;
+    }
+    if n == 0 {
+        return Ok(());
+    }
+    let Output { out, mean, rstd } = output;
+    let (bias, (threshold, scale, key)) = (or_null(bias), parts(dropout));
+    device.launch(
+        &RESIDUAL_FORWARD[kernel],
+        Grid::x(u64::from(n).div_ceil(rows))?,
+        &[&residual, &out, &mean, &rstd, &inp, &branch, &weight, &bias, &n, &c, &threshold, &scale, &key],
+    )
+}
+
+/// A tensor that there need not be, as kernels are told of it.
+pub(super) fn or_null<T: crate::cuda::Element>(slice: Option<Slice<T>>) -> Slice<T> {
+    slice.unwrap_or(Slice::new(0, 0))
+}
+
+/// Sizes as the kernels take them, and which kernel it is.
+pub(super) struct Sizes {
+    pub n: u32,
+    pub c: u32,
+    /// By its place among those of an op.
+    pub kernel: usize,
+    /// Rows that are a block's work at once.
+    pub rows: u64,
+}
+
+impl Sizes {
+    pub(super) fn new(op: &'static str, n: u64, c: u64) -> Result<Self, CudaError> {
+        eights(op, "C", c)?;
+        let kernel = WARPS.iter().position(|warps| c <= warps * COLUMNS);
+        let kernel =
+            kernel.filter(|_| c > 0).ok_or(CudaError::Size { op, what: "C", value: c, needed: "from 8 to 9216" })?;
+        let rows = u64::from(THREADS) / 32 / WARPS[kernel];
+        // Those of the last block that are none are counted too.
+        count(op, "the number of rows", n.saturating_add(rows))?;
+        Ok(Self { n: count(op, "the number of rows", n)?, c: count(op, "C", c)?, kernel, rows })
+    }
+}
+
+fn sizes(op: &'static str, output: Output, weight: Slice<Bf16>, bias: Option<Slice<Bf16>>) -> Result<Sizes, CudaError> {
+    let Output { out, mean, rstd } = output;
+    let sizes = Sizes::new(op, mean.len(), weight.len())?;
+    out.expect(op, "out", mean.len().saturating_mul(weight.len()))?;
+    rstd.expect(op, "rstd", mean.len())?;
+    if let Some(bias) = bias {
+        bias.expect(op, "bias", weight.len())?;
+    }
+    Ok(sizes)
+}

@@ -1,0 +1,225 @@
+//! Linear layers by our own kernels: forward with what follows it, and the gradients.
+
+mod sizes;
+
+use sizes::Sizes;
+
+use super::{count, eights, layernorm_forward::or_null, sum_planes::sum_planes};
+use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
+
+static MODULE: Module = Module { name: "matmul", ptx: include_str!("../../../ptx/matmul.ptx") };
+static FORWARD: Kernel = kernel("matmul_forward");
+static GELU_FORWARD: Kernel = kernel("matmul_gelu_forward");
+static RESIDUAL_FORWARD: Kernel = kernel("matmul_residual_forward");
+static BACKWARD_INP: Kernel = kernel("matmul_backward_inp");
+static GELU_BACKWARD_INP: Kernel = kernel("matmul_gelu_backward_inp");
+static BACKWARD_WEIGHT: Kernel = kernel("matmul_backward_weight");
+
+const fn kernel(name: &'static str) -> Kernel {
+    Kernel { module: &MODULE, name, threads: 128, shared_bytes: 49152 }
+}
+
+/// Rows and columns of a block's part of the product.
+const TILE: u64 = 128;
+/// Elements of a step along the dimension that is summed over.
+const DEPTH: u64 = 32;
+/// Blocks that the weight's gradient is shared out among, where its tiles are fewer: two for each multiprocessor of a large
+/// card, twice. The same on every card, so that a sum's order is, too.
+const BLOCKS: u64 = 512;
+/// Rows that are worth a block at least: what it then writes is a small part of what it read.
+const ROWS: u64 = 512;
+
+/// A linear layer over rows.
+///
+/// Shapes: `inp` (N, C), `weight` (OC, C), `bias` (OC) or none → `out` (N, OC); C and OC multiples of 8 (a vocabulary is
+/// padded by whoever allocates its weight).
+/// Numerics: sums of f32 over C, with the bias, rounded to bfloat16 once.
+/// Twin: [`crate::cpu::matmul::matmul_forward`].
+///
+/// # Errors
+/// [`CudaError::Length`], [`CudaError::Size`], or the launch fails.
+#[track_caller]
+pub fn matmul_forward(
+    device: &Device,
+    out: Slice<Bf16>,
+    inp: Slice<Bf16>,
+    weight: Slice<Bf16>,
+    bias: Option<Slice<Bf16>>,
+    c: u64,
+) -> Result<(), CudaError> {
+    let sizes = Sizes::of_forward("matmul_forward", out, inp, weight, bias, c)?;
+    let Sizes { n, c, oc } = sizes;
+    sizes.launch_rows(device, &FORWARD, oc, &[&out, &inp, &weight, &or_null(bias), &n, &c, &oc])
+}
+
+/// A linear layer, and GELU of what it is rounded to.
+///
+/// Shapes: as [`matmul_forward`], with `gelu_out` (N, OC). `out` is kept for backward.
+/// Numerics: as [`matmul_forward`]; GELU is that of [`super::gelu`], bit by bit, so that it can be computed again.
+/// Twins: [`crate::cpu::matmul::matmul_forward`] and [`crate::cpu::gelu::gelu_forward`].
+///
+/// # Errors
+/// As [`matmul_forward`].
+#[track_caller]
+pub fn matmul_gelu_forward(
+    device: &Device,
+    gelu_out: Slice<Bf16>,
+    out: Slice<Bf16>,
+    inp: Slice<Bf16>,
+    weight: Slice<Bf16>,
+    bias: Option<Slice<Bf16>>,
+    c: u64,
+) -> Result<(), CudaError> {
+    const OP: &str = "matmul_gelu_forward";
+    let sizes = Sizes::of_forward(OP, out, inp, weight, bias, c)?;
+    gelu_out.expect(OP, "gelu_out", out.len())?;
+    let Sizes { n, c, oc } = sizes;
+    let bias = or_null(bias);
+    sizes.launch_rows(device, &GELU_FORWARD, oc, &[&gelu_out, &out, &inp, &weight, &bias, &n, &c, &oc])
+}
+
+/// A linear layer added to the residual stream.
+///
+/// Shapes: as [`matmul_forward`], with `residual` (N, OC), which `out` may be itself.
+/// Numerics: as [`matmul_forward`], the sum of both rounded once.
+/// Twins: [`crate::cpu::matmul::matmul_forward`] and [`crate::cpu::residual_forward::residual_forward`].
+///
+/// # Errors
+/// As [`matmul_forward`].
+#[track_caller]
+pub fn matmul_residual_forward(
+    device: &Device,
+    out: Slice<Bf16>,
+    inp: Slice<Bf16>,
+    weight: Slice<Bf16>,
+    bias: Option<Slice<Bf16>>,
+    residual: Slice<Bf16>,
+    c: u64,
+) -> Result<(), CudaError> {
+    const OP: &str = "matmul_residual_forward";
+    let sizes = Sizes::of_forward(OP, out, inp, weight, bias, c)?;
+    residual.expect(OP, "residual", out.len())?;
+    let Sizes { n, c, oc } = sizes;
+    let bias = or_null(bias);
+    sizes.launch_rows(device, &RESIDUAL_FORWARD, oc, &[&out, &inp, &weight, &bias, &residual, &n, &c, &oc])
+}
+
+/// The gradient of the rows of [`matmul_forward`], written: what was there is not read.
+///
+/// Shapes: `dout` (N, OC), `weight` (OC, C) → `dinp` (N, C); C and OC multiples of 8.
+/// Numerics: sums of f32 over OC, rounded to bfloat16 once.
+/// Twin: [`crate::cpu::matmul::matmul_backward`], onto zeros.
+///
+/// # Errors
+/// As [`matmul_forward`].
+#[track_caller]
+pub fn matmul_backward_inp(
+    device: &Device,
+    dinp: Slice<Bf16>,
+    dout: Slice<Bf16>,
+    weight: Slice<Bf16>,
+    c: u64,
+) -> Result<(), CudaError> {
+    const OP: &str = "matmul_backward_inp";
+    let sizes = Sizes::new(OP, dinp.len(), weight.len(), c)?;
+    sizes.check(OP, ("dinp", dinp), ("dout", dout))?;
+    let Sizes { n, c, oc } = sizes;
+    sizes.launch_rows(device, &BACKWARD_INP, c, &[&dinp, &dout, &weight, &n, &c, &oc])
+}
+
+/// The same where the rows are GELU of others: the gradient of those.
+///
+/// Shapes: as [`matmul_backward_inp`], with `pre` (N, C), what GELU was taken of.
+/// Numerics: as [`matmul_backward_inp`], times GELU's derivative, rounded once.
+/// Twins: [`crate::cpu::matmul::matmul_backward`] and [`crate::cpu::gelu::gelu_backward`], onto zeros.
+///
+/// # Errors
+/// As [`matmul_forward`].
+#[track_caller]
+pub fn matmul_gelu_backward_inp(
+    device: &Device,
+    dinp: Slice<Bf16>,
+    dout: Slice<Bf16>,
+    weight: Slice<Bf16>,
+    pre: Slice<Bf16>,
+    c: u64,
+) -> Result<(), CudaError> {
+    const OP: &str = "matmul_gelu_backward_inp";
+    let sizes = Sizes::new(OP, dinp.len(), weight.len(), c)?;
+    sizes.check(OP, ("dinp", dinp), ("dout", dout))?;
+    pre.expect(OP, "pre", dinp.len())?;
+    let Sizes { n, c, oc } = sizes;
+    sizes.launch_rows(device, &GELU_BACKWARD_INP, c, &[&dinp, &dout, &weight, &pre, &n, &c, &oc])
+}
+
+/// Elements of the room that parts of a weight's gradient take, for `n` rows: 0 where one block sums a tile's.
+#[must_use]
+pub const fn planes_elements(n: u64, c: u64, oc: u64) -> u64 {
+    let n_planes = n.div_ceil(split(n, c, oc));
+    if n_planes > 1 { n_planes * oc * c } else { 0 }
+}
+
+/// Rows of a block, a multiple of [`DEPTH`].
+const fn split(n: u64, c: u64, oc: u64) -> u64 {
+    let tiles = c.div_ceil(TILE) * oc.div_ceil(TILE);
+    let asked = if tiles == 0 { 1 } else { BLOCKS / tiles };
+    let most = n / ROWS;
+    let n_planes = if asked < most { asked } else { most };
+    let rows = if n_planes > 1 { n.div_ceil(n_planes) } else { n };
+    if rows == 0 { DEPTH } else { rows.next_multiple_of(DEPTH) }
+}
+
+/// The gradient of the weight of [`matmul_forward`], added to what is there where `accumulate` says so.
+///
+/// Shapes: `dout` (N, OC), `inp` (N, C) → `dweight` (OC, C), with `planes` ([`planes_elements`]) in between; C and OC
+/// multiples of 8.
+/// Numerics: sums of f32, in an order that N, C and OC alone decide.
+/// Twin: [`crate::cpu::matmul::matmul_backward`].
+///
+/// # Errors
+/// As [`matmul_forward`].
+#[track_caller]
+pub fn matmul_backward_weight(
+    device: &Device,
+    dweight: Slice<f32>,
+    planes: Slice<f32>,
+    dout: Slice<Bf16>,
+    inp: Slice<Bf16>,
+    c: u64,
+    accumulate: bool,
+) -> Result<(), CudaError> {
+    const OP: &str = "matmul_backward_weight";
+    let sizes = Sizes::new(OP, inp.len(), dweight.len(), c)?;
+    sizes.check(OP, ("inp", inp), ("dout", dout))?;
+    let (wide_n, wide_oc) = (u64::from(sizes.n), u64::from(sizes.oc));
+    planes.expect(OP, "planes", planes_elements(wide_n, c, wide_oc))?;
+    if wide_n == 0 {
+        return if accumulate { Ok(()) } else { device.zero(dweight) };
+    }
+    let split = split(wide_n, c, wide_oc);
+    let n_planes = count(OP, "the number of planes", wide_n.div_ceil(split))?;
+    let tiles = wide_oc.div_ceil(TILE) * c.div_ceil(TILE);
+    let grid = Grid::new(tiles, 1, u64::from(n_planes))?;
+    let split = count(OP, "a block's rows", split)?;
+    let Sizes { n, c, oc } = sizes;
+    let out = if n_planes > 1 { planes } else { dweight };
+    let onto = u32::from(accumulate && n_planes == 1);
+    device.launch(&BACKWARD_WEIGHT, grid, &[&out, &dout, &inp, &n, &c, &oc, &split, &onto])?;
+    if n_planes > 1 { sum_planes(device, dweight, planes, n_planes, accumulate) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_tiles_are_shared_out_by_rows_and_many_are_not() {
+        // GPT-2's attention projection at 64 x 1024 rows: 36 tiles, 14 stretches of rows each, 504 blocks.
+        assert_eq!(split(65_536, 768, 768), 4_704);
+        assert_eq!(planes_elements(65_536, 768, 768), 14 * 768 * 768);
+        // Its vocabulary has tiles enough, and few rows are not worth it.
+        assert_eq!(planes_elements(65_536, 768, 50_304), 0);
+        assert_eq!(planes_elements(1_000, 768, 768), 0);
+        assert_eq!((split(5, 8, 8), split(0, 8, 8)), (32, 32));
+    }
+}
