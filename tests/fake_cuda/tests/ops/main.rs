@@ -12,3 +12,4 @@ mod global_norm;
 mod layernorm;
 mod losses;
 mod numbers;
+mod trainer;
