@@ -7,6 +7,8 @@
 
 // Threads of the block.
 constexpr u32 THREADS = 1024;
+// Losses that a thread has on their way at once: with one block, waiting for memory is all that takes time.
+constexpr u32 IN_FLIGHT = 8;
 
 struct Shared {
     float partial[THREADS / WARP];
@@ -18,8 +20,16 @@ static_assert(sizeof(Shared) == 128);
 KERNEL losses_sum(float* sum, const float* losses, u32 n, float scale, u32 accumulate) {
     Shared& shared = shared_memory<Shared>();
     float total = 0.0f;
-    for (u32 i = threadIdx.x; i < n; i += THREADS) {
-        total += losses[i];
+    for (u32 first = threadIdx.x; first < n; first += THREADS * IN_FLIGHT) {
+        float loaded[IN_FLIGHT];
+        UNROLL
+        for (u32 i = 0; i < IN_FLIGHT; i++) {
+            loaded[i] = first + i * THREADS < n ? losses[first + i * THREADS] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < IN_FLIGHT; i++) {
+            total += loaded[i];
+        }
     }
     total = block_sum<THREADS>(total, shared.partial) * scale;
     if (threadIdx.x == 0) {

@@ -21,12 +21,16 @@ pub const N_SUMS: u64 = workspace::NORM_PARTS;
 /// Numerics: f32, in an order that the number of gradients alone decides.
 ///
 /// # Errors
-/// [`CudaError::Length`], or the launch fails.
+/// [`CudaError::Length`], [`CudaError::Size`] where `grads` begins at no multiple of 16 bytes, or the launch fails.
 pub fn global_norm(device: &Device, norm: Slice<f32>, sums: Slice<f32>, grads: Slice<f32>) -> Result<(), CudaError> {
     const OP: &str = "global_norm";
     norm.expect(OP, "norm", 1)?;
     sums.expect(OP, "sums", N_SUMS)?;
-    let n_sums = grads.len().div_ceil(u64::from(THREADS)).clamp(1, N_SUMS);
+    if !grads.address().is_multiple_of(16) {
+        let (what, value) = ("the gradients' address", grads.address());
+        return Err(CudaError::Size { op: OP, what, value, needed: "a multiple of 16" });
+    }
+    let n_sums = grads.len().div_ceil(u64::from(THREADS) * 4).clamp(1, N_SUMS);
     let grid = Grid::x(n_sums)?;
     device.launch(&SUMS, grid, &[&sums, &grads, &grads.len()])?;
     device.launch(&ROOT, Grid::x(1)?, &[&norm, &sums, &grid.x])

@@ -28,7 +28,7 @@ fn check(device: &Device, n: usize) -> Outcome {
 
 #[test]
 fn the_norm_is_that_of_the_reference() {
-    for n in [1, 31, 512, 513, 70_001] {
+    for n in [1, 31, 512, 513, 70_001, 2_200_002] {
         holds(|device| check(device, n));
     }
 }
@@ -46,6 +46,10 @@ fn slices_of_other_lengths_are_refused() {
         assert_eq!(error.to_string(), "global_norm: norm has 2 elements instead of 1");
         let error = global_norm(device, one.slice(), two.slice(), one.slice()).expect_err("too few sums");
         assert_eq!(error.to_string(), "global_norm: sums has 2 elements instead of 1024");
+        let (grads, sums) = (device.upload(&[0.0_f32; 8])?, device.allocate(N_SUMS)?);
+        let error =
+            global_norm(device, one.slice(), sums.slice(), grads.slice().part(1, 7)?).expect_err("between fours");
+        assert!(error.to_string().ends_with("and has to be a multiple of 16"), "{error}");
         Ok(())
     });
 }
