@@ -98,6 +98,12 @@ impl TokenOrder {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
+    /// Different tokens of the micro-batch.
+    #[must_use]
+    pub const fn n_different(&self) -> u64 {
+        self.n_many + self.n_few
+    }
+
     /// What the card is to be given.
     #[must_use]
     pub fn words(&self) -> &[u32] {

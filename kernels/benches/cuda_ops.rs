@@ -1,0 +1,228 @@
+//! How near the CUDA ops that memory bounds come to what memory gives: `cargo bench -p headroom-kernels --features cuda
+//! --bench cuda_ops [OP...] [--rows N] [--parameters N]`. Prints a JSON line an op: the bytes that it has to move, the
+//! median time by the card's clock, and its bandwidth as a share of a copy's in the same run.
+//!
+//! Sizes are GPT-2's, with 64 sequences of 1,024 tokens and 124M parameters; a tensor of them is larger than the second
+//! cache of most cards, so that none has it there still. Without a card it says so and is done.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are what a benchmark is for")]
+
+use std::error::Error;
+
+use headroom_kernels::{
+    cpu::{adamw_update::AdamW, dropout::Dropout, encoder::Positions},
+    cuda::{
+        Allocation, Bf16, CudaError, Device, Element, Slice,
+        ops::{
+            adamw_update::{Clip, Parameter, Rounding, Table, adamw_update},
+            classifier::classifier,
+            dropout::dropout,
+            encoder_backward::{self, TokenOrder, encoder_backward},
+            encoder_forward::encoder_forward,
+            gelu::{gelu_backward, gelu_forward},
+            global_norm::{N_SUMS, global_norm},
+            layernorm_backward::{self, layernorm_backward, sums_elements},
+            layernorm_forward::{Output, Residual, layernorm_forward, residual_layernorm_forward},
+            losses::losses_sum,
+        },
+    },
+    measure::is_meant,
+    rng::Stream,
+};
+use serde_json::json;
+
+const C: u64 = 768;
+const T: u64 = 1024;
+const V: u64 = 50_257;
+const PADDED_V: u64 = 50_304;
+/// Rows of the classifier's chunk at most: 824 MB of logits.
+const CHUNK_ROWS: u64 = 8192;
+/// Runs of which the median is told, after some that are not counted.
+const RUNS: usize = 20;
+const WARM_UP_RUNS: usize = 3;
+
+/// What is measured, and for what sizes.
+struct Bench {
+    device: Device,
+    named: Vec<String>,
+    rows: u64,
+    parameters: u64,
+    /// Bytes a second of a copy, read and written, in billions.
+    copy: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    let (mut rows, mut parameters, mut named) = (64 * T, 124_475_904, Vec::new());
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--rows" => rows = words.next().ok_or("--rows needs a number")?.parse::<u64>()?.next_multiple_of(T),
+            "--parameters" => parameters = words.next().ok_or("--parameters needs a number")?.parse::<u64>()? / 8 * 8,
+            _ => named.push(word),
+        }
+    }
+    let device = match Device::open(0) {
+        Ok(device) => device,
+        Err(error) => {
+            eprintln!("nothing is measured: {error}");
+            return Ok(());
+        }
+    };
+    let mut bench = Bench { device, named, rows, parameters, copy: f64::NAN };
+    bench.copy()?;
+    bench.rows_by_eights()?;
+    bench.encoder()?;
+    bench.layernorm()?;
+    bench.classifier()?;
+    bench.optimizer()?;
+    Ok(())
+}
+
+impl Bench {
+    /// The median of some runs, in milliseconds.
+    fn median_millis(&self, mut run: impl FnMut() -> Result<(), CudaError>) -> Result<f64, CudaError> {
+        for _ in 0..WARM_UP_RUNS {
+            run()?;
+        }
+        let mut millis = Vec::with_capacity(RUNS);
+        for _ in 0..RUNS {
+            millis.push(f64::from(self.device.millis(&mut run)?));
+        }
+        millis.sort_by(f64::total_cmp);
+        Ok(millis[RUNS / 2])
+    }
+
+    fn tell(&self, op: &str, bytes: u64, run: impl FnMut() -> Result<(), CudaError>) -> Result<(), CudaError> {
+        if !is_meant(&format!("cuda {op}"), &self.named) {
+            return Ok(());
+        }
+        let millis = self.median_millis(run)?;
+        let bandwidth = bytes as f64 / millis / 1e6;
+        println!(
+            "{}",
+            json!({
+                "card": self.device.card().name, "op": op, "rows": self.rows, "bytes": bytes, "ms": millis,
+                "gb_per_s": bandwidth, "of_copy": bandwidth / self.copy,
+            })
+        );
+        Ok(())
+    }
+
+    fn zeros<E: Element>(&self, n: u64) -> Result<Allocation<E>, CudaError> {
+        let zeros = self.device.allocate(n)?;
+        self.device.zero(zeros.slice())?;
+        Ok(zeros)
+    }
+
+    /// A tensor of as many elements as the residual stream has.
+    fn stream(&self) -> Result<Allocation<Bf16>, CudaError> {
+        self.zeros(self.rows * C)
+    }
+
+    fn copy(&mut self) -> Result<(), CudaError> {
+        let [from, to] = [self.zeros::<u8>(self.rows * C * 8), self.zeros(self.rows * C * 8)];
+        let (from, to) = (from?, to?);
+        let millis = self.median_millis(|| self.device.copy(to.slice(), from.slice()))?;
+        self.copy = 2.0 * from.slice().bytes() as f64 / millis / 1e6;
+        println!("{}", json!({ "card": self.device.card().name, "op": "copy", "ms": millis, "gb_per_s": self.copy }));
+        Ok(())
+    }
+
+    fn rows_by_eights(&self) -> Result<(), CudaError> {
+        let [out, inp, dout] = [self.stream(), self.stream(), self.stream()];
+        let (out, inp, dout) = (out?, inp?, dout?);
+        let (out, inp, dout) = (out.slice(), inp.slice(), dout.slice());
+        let n = inp.len();
+        self.tell("gelu_forward", 4 * n, || gelu_forward(&self.device, out, inp))?;
+        self.tell("gelu_backward", 6 * n, || gelu_backward(&self.device, out, dout, inp))?;
+        let Some(mask) = Dropout::new(0.1, 1) else { return Ok(()) };
+        self.tell("dropout", 4 * n, || dropout(&self.device, out, inp, mask))
+    }
+
+    fn tokens(&self) -> Vec<u32> {
+        // As text has them: the k-th most frequent about as often as 1 / k says.
+        let mut stream = Stream::new(1, 1);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to below V")]
+        let token = |uniform: f64| ((V as f64).powf(uniform) - 1.0) as u32;
+        (0..self.rows).map(|_| token(stream.uniform())).collect()
+    }
+
+    fn encoder(&self) -> Result<(), CudaError> {
+        let device = &self.device;
+        let (tokens, positions) = (self.tokens(), Positions { t: 1024, first: 0 });
+        let mut order = TokenOrder::new(V)?;
+        order.sort(&tokens)?;
+        let n_different = order.n_different();
+        let (inp, words, stream) = (device.upload(&tokens)?, device.upload(order.words())?, self.stream()?);
+        let (wte, wpe) = (self.zeros::<Bf16>(V * C)?, self.zeros::<Bf16>(T * C)?);
+        let n = self.rows * C;
+        self.tell("encoder_forward", 4 * n, || {
+            encoder_forward(device, stream.slice(), inp.slice(), wte.slice(), wpe.slice(), positions, C, None)
+        })?;
+        let (dwte, dwpe) = (self.zeros(V * C)?, self.zeros(T * C)?);
+        let gradients = encoder_backward::Gradients { dwte: dwte.slice(), dwpe: dwpe.slice() };
+        self.tell("encoder_backward", 4 * n + 8 * (T + n_different) * C, || {
+            encoder_backward(device, gradients, stream.slice(), (&order, words.slice()), positions, C, None)
+        })
+    }
+
+    fn layernorm(&self) -> Result<(), CudaError> {
+        let device = &self.device;
+        let [inp, branch, out, residual] = [self.stream(), self.stream(), self.stream(), self.stream()];
+        let (inp, branch, out, residual) = (inp?, branch?, out?, residual?);
+        let (inp, branch, out, residual) = (inp.slice(), branch.slice(), out.slice(), residual.slice());
+        let (weight, mean, rstd) = (self.zeros(C)?, self.zeros(self.rows)?, self.zeros(self.rows)?);
+        let (weight, mean, rstd): (Slice<Bf16>, _, _) = (weight.slice(), mean.slice(), rstd.slice());
+        let (output, n) = (Output { out, mean, rstd }, self.rows * C);
+        self.tell("layernorm_forward", 4 * n, || layernorm_forward(device, output, inp, weight, Some(weight)))?;
+        let stream = Residual { residual, inp, branch, dropout: None };
+        self.tell("residual_layernorm_forward", 8 * n, || {
+            residual_layernorm_forward(device, stream, output, weight, Some(weight))
+        })?;
+        let (dweight, dbias, sums) = (self.zeros(C)?, self.zeros(C)?, device.allocate(sums_elements(self.rows, C)?)?);
+        let (dweight, dbias) = (dweight.slice(), Some(dbias.slice()));
+        let gradients = layernorm_backward::Gradients { dinp: residual, dweight, dbias, accumulate: true };
+        let saved = layernorm_backward::Saved { inp, mean, rstd };
+        self.tell("layernorm_backward", 8 * n, || {
+            layernorm_backward(device, gradients, sums.slice(), branch, saved, weight)
+        })
+    }
+
+    fn classifier(&self) -> Result<(), CudaError> {
+        let (device, rows) = (&self.device, self.rows.min(CHUNK_ROWS));
+        let (logits, targets) = (self.zeros(rows * PADDED_V)?, self.zeros(rows)?);
+        let (logits, targets) = (logits.slice(), targets.slice());
+        let (losses, sum) = (self.zeros(rows)?, self.zeros(1)?);
+        let losses = losses.slice();
+        let n = rows * PADDED_V;
+        self.tell("classifier_loss", 2 * n, || classifier(device, losses, logits, targets, V, None))?;
+        // What is read a second time comes from the second cache.
+        self.tell("classifier", 4 * n, || classifier(device, losses, logits, targets, V, Some(1e-4)))?;
+        self.tell("losses_sum", 4 * rows, || losses_sum(device, sum.slice(), losses, 1e-4, false))
+    }
+
+    fn optimizer(&self) -> Result<(), CudaError> {
+        let (device, n) = (&self.device, self.parameters);
+        let [master, m, v, grad] = [self.zeros::<f32>(n), self.zeros(n), self.zeros(n), self.zeros(n)];
+        let (weight, master, m, v, grad) = (self.zeros::<Bf16>(n)?, master?, m?, v?, grad?);
+        let (norm, sums) = (self.zeros(1)?, device.allocate(N_SUMS)?);
+        let (norm, grad) = (norm.slice(), grad.slice());
+        self.tell("global_norm", 4 * n, || global_norm(device, norm, sums.slice(), grad))?;
+        let (weight, master) = (weight.slice(), Some(master.slice()));
+        let table = Table::new(&[Parameter { weight, master, m: m.slice(), v: v.slice(), grad, decayed: true }])?;
+        let words = device.upload(table.words())?;
+        let (clip, mut step) = (Some(Clip { norm, grad_clip: 1.0 }), 0);
+        for (op, stochastic) in [("adamw_update", false), ("adamw_update_stochastic", true)] {
+            self.tell(op, 30 * n, || {
+                step += 1;
+                let rounding = if stochastic { Rounding::Stochastic { key: 1 } } else { Rounding::Nearest };
+                adamw_update(device, (&table, words.slice()), clip, adamw(step), rounding)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn adamw(step: u64) -> AdamW {
+    let eps = AdamW::EPS;
+    AdamW { learning_rate: 6e-4, beta1: 0.9, beta2: 0.95, eps, weight_decay: 0.1, step, gradient_scale: 1.0 }
+}
