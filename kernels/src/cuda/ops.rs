@@ -23,9 +23,14 @@ use super::CudaError;
 /// Elements of 16 bits that a kernel moves at once.
 const EIGHT: u64 = 8;
 
+/// Kernels count in 32 bits, and threads of the last block and those that go on by a grid's stride count past the end: so
+/// far at most.
+const COUNTED_PAST_THE_END: u32 = 1 << 16;
+
 /// A count as kernels take it.
 fn count(op: &'static str, what: &'static str, value: u64) -> Result<u32, CudaError> {
-    u32::try_from(value).map_err(|_| CudaError::Size { op, what, value, needed: "below 2^32" })
+    let counted = u32::try_from(value).ok().filter(|&value| value < u32::MAX - COUNTED_PAST_THE_END);
+    counted.ok_or(CudaError::Size { op, what, value, needed: "below 2^32 - 2^16" })
 }
 
 /// A count of elements that are moved by eights.
@@ -34,4 +39,18 @@ fn eights(op: &'static str, what: &'static str, value: u64) -> Result<u64, CudaE
         return Ok(value / EIGHT);
     }
     Err(CudaError::Size { op, what, value, needed: "a multiple of 8" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_leave_room_past_the_end() {
+        assert_eq!(count("op", "N", 5).expect("few"), 5);
+        for value in [u64::from(u32::MAX) - (1 << 16), u64::from(u32::MAX), 1 << 40] {
+            let error = count("op", "N", value).expect_err("too many");
+            assert_eq!(error.to_string(), format!("op: N is {value}, and has to be below 2^32 - 2^16"));
+        }
+    }
 }

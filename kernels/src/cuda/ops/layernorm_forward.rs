@@ -132,8 +132,6 @@ impl Sizes {
         let needed = "from 8 to 9216";
         let kernel = workspace::norm_kernel(c).ok_or(CudaError::Size { op, what: "C", value: c, needed })?;
         let rows = workspace::norm_block_rows(kernel);
-        // Those of the last block that are none are counted too.
-        count(op, "the number of rows", n.saturating_add(rows))?;
         Ok(Self { n: count(op, "the number of rows", n)?, c: count(op, "C", c)?, kernel, rows })
     }
 }
