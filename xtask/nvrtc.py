@@ -42,7 +42,7 @@ def main():
     if log:
         sys.exit(log)
     must(compiled, f"NVRTC does not compile {source.name}")
-    pathlib.Path(ptx).write_bytes(text(nvrtc.nvrtcGetPTX, nvrtc.nvrtcGetPTXSize).rstrip() + b"\n")
+    pathlib.Path(ptx).write_bytes(text(nvrtc.nvrtcGetPTX, nvrtc.nvrtcGetPTXSize))
 
 
 main()

@@ -1,13 +1,15 @@
 //! The kernels on an NVIDIA card, over the driver's own interface: a driver is all that a machine needs.
 //!
-//! [`Device`] is a card with its context and its one stream; [`Slice`] is a stretch of its memory; [`ops`] has a function
-//! for each kernel of `kernels/cuda`, a twin of the one in [`crate::cpu`]: the same names and the same order, results
-//! first. Sources are compiled ahead to PTX (`kernels/ptx`), which the driver translates for the card that it finds.
+//! [`Device`] is a card with its context and its one stream; [`Slice`] is a stretch of its memory; [`ops`] has a
+//! function for each kernel of `kernels/cuda`, a twin of the one in [`crate::cpu`]: the same names and the same order,
+//! results first. Sources are compiled ahead to PTX (`kernels/ptx`), which the driver translates for the card that it
+//! finds.
 //!
 //! Nothing here panics for want of a driver or a card: that is a [`CudaError`] with a sentence. Every call's result is
 //! checked, and told with the file and line that made it. A kernel's fault shows only when somebody waits; with
 //! `HEADROOM_CUDA_SYNC=1` every launch is waited for, and the fault names its kernel.
 
+pub mod arena;
 mod calls;
 mod card;
 mod device;
@@ -18,6 +20,7 @@ mod launch;
 mod memory;
 pub mod ops;
 
+pub use arena::Arena;
 pub use card::{Capability, Card, cards};
 pub use device::{Device, Memory};
 pub use element::{Bf16, Element};

@@ -195,7 +195,8 @@ impl Stream {
         tell!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0))
     }
 
-    /// Copies from the card, and is done when it returns: as the driver says of memory that is not pinned, and by a wait.
+    /// Copies from the card, and is done when it returns: as the driver says of memory that is not pinned, and by a
+    /// wait.
     #[track_caller]
     pub fn copy_from_card(&self, to: &mut [u8], from: u64) -> Result<(), CudaError> {
         tell!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), self.0))?;

@@ -107,8 +107,8 @@ fn told(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// The library that the variable names. It is opened first and kept open, so that the loader gives it to whoever asks for
-/// the name that it has in itself.
+/// The library that the variable names. It is opened first and kept open, so that the loader gives it to whoever asks
+/// for the name that it has in itself.
 struct Named {
     library: &'static Library,
     name: String,
@@ -128,7 +128,8 @@ impl Named {
         }
     }
 
-    /// Whether calls come to it, and not to another library of the driver's name that lies where the loader looks first.
+    /// Whether calls come to it, and not to another library of the driver's name that lies where the loader looks
+    /// first.
     fn answers(self) -> Result<(), CudaError> {
         // SAFETY: `is_present` found that there is a library; the addresses are compared and not called.
         let addresses = unsafe {

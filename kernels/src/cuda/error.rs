@@ -154,6 +154,26 @@ pub enum CudaError {
         /// Who asked.
         at: At,
     },
+    /// A buffer's place is not within the arena, or not at a multiple of 512: a fault of the plan.
+    #[error("{buffer} of {buffer_bytes} bytes is planned at byte {offset} of an arena of {arena_bytes}")]
+    Misplaced {
+        /// Its name.
+        buffer: String,
+        /// Where it would begin.
+        offset: u64,
+        /// Its size.
+        buffer_bytes: u64,
+        /// The arena's.
+        arena_bytes: u64,
+    },
+    /// The arena's list has something else there: what was planned is not what is built.
+    #[error("the arena is asked for {asked}, where its list has {planned}")]
+    NotPlanned {
+        /// What was asked for.
+        asked: String,
+        /// What the list has.
+        planned: String,
+    },
     /// More than the card's addresses or a launch's counts reach.
     #[error("{what} is {value}, which is beyond what a card can count")]
     TooLarge {
@@ -198,9 +218,9 @@ impl Code {
     /// Whether a kernel did it, or the card: then everything after it is answered with it too.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
-        // ECC, NVLink, and what cuda.h has between 700 and 719 except for 701 (too many resources) and 704 to 713, which
-        // say that a call was wrong.
-        matches!(self.number, 214 | 220 | 700 | 702 | 703 | 710 | 714..=719 | 721)
+        // Memory and links that err, an illegal address, a launch that took too long, an assertion, and from 714 on
+        // what else a kernel can break. The codes between say that a call was wrong.
+        matches!(self.number, 214 | 220 | 700 | 702 | 710 | 714..=719 | 721)
     }
 }
 

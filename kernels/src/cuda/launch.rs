@@ -176,9 +176,8 @@ impl Device {
     /// Launches a kernel: `device.launch(&KERNEL, Grid::x(blocks)?, &[&out, &inp, &n])`. It runs after all that was
     /// launched before; that it failed is told by whoever waits.
     ///
-    /// # Errors
-    /// [`CudaError::Arguments`] where the kernel takes others, [`CudaError::SharedMemory`] where the card has too little,
-    /// [`CudaError::Module`] where the driver cannot translate it.
+    /// # Errors [`CudaError::Arguments`] where the kernel takes others, [`CudaError::SharedMemory`] where the card has
+    /// too little, [`CudaError::Module`] where the driver cannot translate it.
     #[track_caller]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: &[&dyn Argument]) -> Result<(), CudaError> {
         let stream = self.stream()?;

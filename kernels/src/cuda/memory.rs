@@ -9,8 +9,8 @@ use super::{
     error::{At, CudaError},
 };
 
-/// Elements that lie one after the other in a card's memory. It owns nothing and is copied like an address: what it is a
-/// part of has to be there still when a kernel uses it.
+/// Elements that lie one after the other in a card's memory. It owns nothing and is copied like an address: what it is
+/// a part of has to be there still when a kernel uses it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slice<T> {
     address: u64,

@@ -1,7 +1,7 @@
 //! The C symbols, as cuda.h declares them.
 //!
-//! SAFETY, of every one: the caller gives pointers to what cuda.h says, which may be read or written as it says there, or
-//! null only where it says so; nothing is kept of them.
+//! SAFETY, of every one: the caller gives pointers to what cuda.h says, which may be read or written as it says there,
+//! or null only where it says so; nothing is kept of them.
 
 mod card;
 mod copy;

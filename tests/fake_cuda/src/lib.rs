@@ -1,10 +1,10 @@
-//! A libcuda without a card: the driver's C interface, as far as our host uses it, over the emulator that runs kernels on
-//! the CPU. The host's code is unchanged: `HEADROOM_CUDA` names this library, and it is opened as the driver.
+//! A libcuda without a card: the driver's C interface, as far as our host uses it, over the emulator that runs kernels
+//! on the CPU. The host's code is unchanged: `HEADROOM_CUDA` names this library, and it is opened as the driver.
 //!
-//! [`Scenario`] says what the machine is: its cards, their memory, how old the driver is, what fails and when. It is the
-//! file that `HEADROOM_FAKE_CUDA` names; without it the machine has one usual card. A kernel runs when it is launched,
-//! but what it did wrong is told as a card tells it: by the calls after, which all are answered with the same code. The
-//! line of the kernel that did it goes to standard error.
+//! [`Scenario`] says what the machine is: its cards, their memory, how old the driver is, what fails and when. It is
+//! the file that `HEADROOM_FAKE_CUDA` names; without it the machine has one usual card. A kernel runs when it is
+//! launched, but what it did wrong is told as a card tells it: by the calls after, which all are answered with the same
+//! code. The line of the kernel that did it goes to standard error.
 //!
 //! Tests of kernels run in one process, each in a thread of its own. What a thread says with [`Here`] is for its own
 //! launches alone: the order of threads, a kernel with a mistake instead of the right one, and a fault, which then ends

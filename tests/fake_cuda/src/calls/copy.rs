@@ -1,5 +1,5 @@
-//! Symbols that write and read the card's memory from the host. What they are to be done after has been done: kernels run
-//! when they are launched.
+//! Symbols that write and read the card's memory from the host. What they are to be done after has been done: kernels
+//! run when they are launched.
 #![allow(non_snake_case, reason = "names of cuda.h")]
 
 use std::{

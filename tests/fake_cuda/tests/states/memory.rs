@@ -1,7 +1,12 @@
 //! Memory: how much there is, and what happens where it is too little.
 
 use headroom_fake_cuda::{Card, Scenario};
-use headroom_kernels::cuda::Device;
+use headroom_kernels::cuda::{Arena, Bf16, Device};
+use headroom_shared::gpt::{
+    GptConfig, GptShape,
+    buffers::{Buffers, cpu_training},
+    tensors::{Role, Stored, Tensor},
+};
 use insta::assert_snapshot;
 
 use crate::child::Child;
@@ -80,5 +85,83 @@ fn lengths_are_compared_before_anything_is_copied() {
     copy: u32 has 4 elements instead of 2
     Ok([1, 0, 0, 4])
     Ok([])
+    "#);
+}
+
+/// What training a small model on the CPU takes, as a list of many buffers.
+fn list() -> Buffers {
+    let shape = GptShape { n_layer: 2, n_head: 2, n_embd: 34, block_size: 7, vocab_size: 65, dropout: 0.0, bias: true };
+    cpu_training(&GptConfig::new(shape).expect("valid"), 3, 1).expect("small")
+}
+
+#[test]
+fn an_arena_takes_what_its_list_says_to_the_byte() {
+    let said = Child::on("memory::an_arena_takes_what_its_list_says_to_the_byte", &scenario()).run(|tell| {
+        let device = Device::open(0).expect("a card");
+        let (list, free_before) = (list(), device.memory().expect("it says").free_bytes);
+        let planned: u64 = list.all().iter().map(|buffer| buffer.bytes.next_multiple_of(512)).sum();
+        let mut arena = Arena::in_a_row(&device, &list).expect("it is free");
+        assert_eq!(arena.bytes(), planned);
+        assert_eq!(free_before - device.memory().expect("it says").free_bytes, planned);
+        device.zero(arena.whole()).expect("it can");
+        let mut slices = Vec::new();
+        for (i, buffer) in (1_u32..).zip(list.all()) {
+            let is_wide = buffer.bytes == 4 * buffer.elements;
+            assert!(is_wide, "{}", buffer.name());
+            let slice = arena.take::<f32>(buffer.stored, buffer.layer).expect("the list's next");
+            assert_eq!(slice.address() % 512, 0);
+            device.write(slice, &vec![i as f32; usize::try_from(slice.len()).expect("small")]).expect("its place");
+            slices.push((i as f32, slice));
+        }
+        assert!(arena.is_all_taken());
+        // Nobody wrote over another's.
+        for (value, slice) in slices {
+            assert!(device.download(slice).expect("its place").iter().all(|&found| found == value));
+        }
+        drop(arena);
+        assert_eq!(device.memory().expect("it says").free_bytes, free_before);
+        tell("so it is");
+    });
+    assert_snapshot!(said.told, @"so it is");
+}
+
+#[test]
+fn an_arena_that_does_not_fit_leaves_nothing_behind() {
+    let test = "memory::an_arena_that_does_not_fit_leaves_nothing_behind";
+    let card = Card { total_bytes: 1 << 19, context_bytes: 0, ..Card::default() };
+    let said = Child::on(test, &Scenario { cards: vec![card], ..Scenario::default() }).run(|tell| {
+        let device = Device::open(0).expect("a card");
+        tell(Arena::in_a_row(&device, &list()).expect_err("it is larger").to_string());
+        tell(format!("{} bytes are free", device.memory().expect("it says").free_bytes));
+    });
+    assert_snapshot!(said.told, @r#"
+    660 KiB are needed on the card and 512 KiB are free
+    524288 bytes are free
+    "#);
+}
+
+#[test]
+fn an_arena_gives_what_was_planned_and_nothing_else() {
+    let said = Child::on("memory::an_arena_gives_what_was_planned_and_nothing_else", &scenario()).run(|tell| {
+        let device = Device::open(0).expect("a card");
+        let list = list();
+        let mut arena = Arena::in_a_row(&device, &list).expect("it is free");
+        tell(arena.take::<f32>(Tensor::Wpe, None).expect_err("it is the second").to_string());
+        tell(arena.take::<Bf16>(Tensor::Wte, None).expect_err("it is of f32").to_string());
+        tell(arena.take_span::<f32>(1000).expect_err("there are fewer").to_string());
+        let [wte, wpe] = [0, 1].map(|i| arena.places()[i].buffer.elements);
+        let both = arena.take_span::<f32>(2).expect("the first two");
+        assert_eq!(both.len(), wte.next_multiple_of(128) + wpe);
+        let mut arena = Arena::in_a_row(&device, &list).expect("it is free");
+        let wte = arena.take::<f32>(Tensor::Wte, None).expect("the first");
+        assert_eq!(arena.find::<f32>(Tensor::Wte, None), Ok(wte));
+        let half = Stored { tensor: Tensor::Wte, role: Role::Half };
+        tell(arena.find::<Bf16>(half, None).expect_err("it is not there").to_string());
+    });
+    assert_snapshot!(said.told, @r#"
+    the arena is asked for transformer.wpe.weight of float, where its list has transformer.wte.weight of 2210 elements in 8840 bytes
+    the arena is asked for transformer.wte.weight of bf16, where its list has transformer.wte.weight of 2210 elements in 8840 bytes
+    the arena is asked for 1000 buffers in a row, where its list has 145 left, from transformer.wte.weight of 2210 elements in 8840 bytes on
+    the arena is asked for transformer.wte.weight of bf16, where its list has nothing
     "#);
 }
