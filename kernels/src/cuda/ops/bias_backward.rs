@@ -63,11 +63,7 @@ pub fn bias_backward(
     let split = split(n, oc);
     let n_planes = n.div_ceil(split);
     let (rows, columns, split) = (count(OP, "N", n)?, count(OP, "OC", oc)?, count(OP, "a block's rows", split)?);
-    device.launch(
-        &BACKWARD,
-        Grid::xy(oc.div_ceil(COLUMNS), n_planes)?,
-        &[&planes, &dout, &rows, &columns, &split],
-    )?;
+    device.launch(&BACKWARD, Grid::xy(oc.div_ceil(COLUMNS), n_planes)?, &[&planes, &dout, &rows, &columns, &split])?;
     sum_planes(device, dbias, planes, count(OP, "the number of planes", n_planes)?, accumulate)
 }
 

@@ -1,6 +1,6 @@
 //! The card that ops are tested on.
 
-use std::{env, io};
+use std::{env, io, sync::OnceLock};
 
 use headroom_fake_cuda::{Here, library};
 use headroom_kernels::{
@@ -29,9 +29,11 @@ impl From<CudaError> for Wrong {
     }
 }
 
-/// Whether this machine has a card that is to be used; `HEADROOM_CUDA` names another library where it is not.
+/// Whether this machine has a card that is to be used; `HEADROOM_CUDA` names another library where it is not. It is asked
+/// once: when the emulated one is open, it is what answers.
 fn has_card() -> bool {
-    env::var_os(driver::VARIABLE).is_none() && Device::open(0).is_ok()
+    static HAS_CARD: OnceLock<bool> = OnceLock::new();
+    *HAS_CARD.get_or_init(|| env::var_os(driver::VARIABLE).is_none() && Device::open(0).is_ok())
 }
 
 /// The emulated card, for this thread, with an order of threads.
@@ -83,7 +85,6 @@ pub fn normals(name: u64, n: usize) -> Vec<f32> {
 }
 
 /// The same as the card keeps them; what is compared starts from these.
-#[expect(dead_code, reason = "ops on bf16 follow")]
 pub fn normals_bf16(name: u64, n: usize) -> Vec<Bf16> {
     normals(name, n).into_iter().map(Bf16::from_f32).collect()
 }
