@@ -15,19 +15,35 @@ constexpr u32 COLUMNS = 64;
 constexpr u32 LANES = COLUMNS / EIGHT;
 // Rows that such a block adds up side by side.
 constexpr u32 ROWS = THREADS / LANES;
+// Rows that a thread has on their way at once.
+constexpr u32 IN_FLIGHT = 4;
 
 struct Shared {
     float sums[ROWS][COLUMNS];
 };
 static_assert(sizeof(Shared) == 8192);
 
-DEVICE void add_eight(float (&sum)[EIGHT], const bf16* dout, u64 element, Dropout dropout) {
-    float x[EIGHT];
-    unpack_eight(x, load_eight(dout + element));
-    drop_eight(x, dropout, element);
-    UNROLL
-    for (u32 j = 0; j < EIGHT; j++) {
-        sum[j] += x[j];
+// Adds up `n` rows' eights. The i-th row's is at element_of(i) of dout; the order is theirs.
+template <typename ElementOf>
+DEVICE void add_rows(float (&sum)[EIGHT], const bf16* dout, u32 n, Dropout dropout, ElementOf element_of) {
+    for (u32 first = 0; first < n; first += IN_FLIGHT) {
+        u64 elements[IN_FLIGHT];
+        uint4 rows[IN_FLIGHT];
+        UNROLL
+        for (u32 i = 0; i < IN_FLIGHT; i++) {
+            elements[i] = first + i < n ? element_of(first + i) : 0;
+            rows[i] = first + i < n ? load_eight(dout + elements[i]) : uint4{0, 0, 0, 0};
+        }
+        UNROLL
+        for (u32 i = 0; i < IN_FLIGHT; i++) {
+            float x[EIGHT];
+            unpack_eight(x, rows[i]);
+            drop_eight(x, dropout, elements[i]);
+            UNROLL
+            for (u32 j = 0; j < EIGHT; j++) {
+                sum[j] += x[j];
+            }
+        }
     }
 }
 
@@ -39,9 +55,7 @@ KERNEL BOUNDS(THREADS, 4) encoder_backward_wpe(float* dwpe, const bf16* dout, u3
     if (i < n) {
         const Dropout dropout = Dropout{threshold, scale, key};
         float sum[EIGHT] = {};
-        for (u32 sequence = 0; sequence < b; sequence++) {
-            add_eight(sum, dout, (static_cast<u64>(sequence) * n + i) * EIGHT, dropout);
-        }
+        add_rows(sum, dout, b, dropout, [=](u32 sequence) { return (static_cast<u64>(sequence) * n + i) * EIGHT; });
         add_to_eight(dwpe + static_cast<u64>(first) * c + static_cast<u64>(i) * EIGHT, sum);
     }
 }
@@ -58,9 +72,8 @@ KERNEL BOUNDS(THREADS, 4) encoder_backward_wte_few(float* dwte, const bf16* dout
         const Dropout dropout = Dropout{threshold, scale, key};
         const uint4 bucket = buckets[i];
         float sum[EIGHT] = {};
-        for (u32 at = bucket.y; at < bucket.y + bucket.z; at++) {
-            add_eight(sum, dout, static_cast<u64>(order[at]) * c + column, dropout);
-        }
+        const u32* rows = order + bucket.y;
+        add_rows(sum, dout, bucket.z, dropout, [=](u32 at) { return static_cast<u64>(rows[at]) * c + column; });
         add_to_eight(dwte + static_cast<u64>(bucket.x) * c + column, sum);
     }
 }
@@ -75,11 +88,13 @@ KERNEL BOUNDS(THREADS, 4) encoder_backward_wte_many(float* dwte, const bf16* dou
     const u32 lane = threadIdx.x % LANES;
     const u32 row = threadIdx.x / LANES;
     const u32 first = blockIdx.y * COLUMNS;
+    const u32 column = first + lane * EIGHT;
+    // Each thread has every ROWS-th of the token's rows.
+    const u32* rows = order + bucket.y + row;
+    const u32 mine = row < bucket.z ? (bucket.z - row + ROWS - 1) / ROWS : 0;
     float sum[EIGHT] = {};
-    if (first + lane * EIGHT < c) {
-        for (u32 at = row; at < bucket.z; at += ROWS) {
-            add_eight(sum, dout, static_cast<u64>(order[bucket.y + at]) * c + first + lane * EIGHT, dropout);
-        }
+    if (column < c) {
+        add_rows(sum, dout, mine, dropout, [=](u32 at) { return static_cast<u64>(rows[at * ROWS]) * c + column; });
     }
     UNROLL
     for (u32 j = 0; j < EIGHT; j++) {

@@ -31,12 +31,12 @@ static_assert(sizeof(SumShared) == 1536);
 template <u32 WARPS>
 DEVICE void write_columns(float* sums, float (&tile)[EIGHT][THREADS], const float (&mine)[EIGHT], u32 first, u32 c) {
     constexpr u32 LANES = WARPS * WARP;
-    __syncthreads();
+    __syncthreads();  // What the eight before left has been read.
     UNROLL
     for (u32 j = 0; j < EIGHT; j++) {
         tile[j][threadIdx.x] = mine[j];
     }
-    __syncthreads();
+    __syncthreads();  // All have written theirs.
     for (u32 i = threadIdx.x; i < LANES * EIGHT; i += THREADS) {
         const u32 lane = i % LANES;
         const u32 j = i / LANES;
@@ -142,8 +142,11 @@ DEVICE void backward(bf16* dinp, float* sums, const bf16* dout, const bf16* inp,
     float* dbias_sums = sums + static_cast<u64>(gridDim.x + blockIdx.x) * c;
     UNROLL
     for (u32 i = 0; i < EIGHTS; i++) {
-        write_columns<WARPS>(dweight_sums, shared.tile, dweight[i], i * LANES * EIGHT, c);
-        write_columns<WARPS>(dbias_sums, shared.tile, dbias[i], i * LANES * EIGHT, c);
+        const u32 first = i * LANES * EIGHT;
+        if (first < c) {
+            write_columns<WARPS>(dweight_sums, shared.tile, dweight[i], first, c);
+            write_columns<WARPS>(dbias_sums, shared.tile, dbias[i], first, c);
+        }
     }
 }
 
@@ -181,7 +184,7 @@ KERNEL layernorm_backward_sum(float* dweight, float* dbias, const float* sums, u
         }
     }
     shared.parts[part][threadIdx.x % COLUMNS] = sum;
-    __syncthreads();
+    __syncthreads();  // All parts are there.
     if (part == 0 && column < c) {
         float total = 0.0f;
         for (u32 i = 0; i < PARTS; i++) {

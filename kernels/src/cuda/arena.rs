@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use headroom_shared::gpt::{
-    buffers::{Buffer, Buffers},
+    buffers::{Buffer, Buffers, cuda::CudaTraining},
     tensors::{BLOCK_BYTES, Stored},
 };
 
@@ -55,6 +55,15 @@ impl Arena {
         Ok(Self { memory: device.allocate(bytes)?, places, n_taken: 0 })
     }
 
+    /// Allocates what a run is planned to take.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn planned(device: &Device, plan: &CudaTraining) -> Result<Self, CudaError> {
+        let places = plan.slots.iter().map(|slot| Place { buffer: slot.buffer, offset: slot.offset });
+        Self::new(device, plan.bytes, places.collect())
+    }
+
     /// Allocates a list whose buffers lie one after the other.
     ///
     /// # Errors
@@ -100,7 +109,7 @@ impl Arena {
     /// [`CudaError::NotPlanned`] where there are fewer, or they do not follow each other.
     pub fn take_span<T: Element>(&mut self, n: usize) -> Result<Slice<T>, CudaError> {
         let places = self.places.get(self.n_taken..self.n_taken + n).filter(|places| !places.is_empty());
-        let refused = || CudaError::NotPlanned { asked: format!("{n} buffers in a row"), planned: self.planned() };
+        let refused = || CudaError::NotPlanned { asked: format!("{n} buffers in a row"), planned: self.what_is_left() };
         let places = places.ok_or_else(refused)?;
         let start = places[0].offset;
         let mut end = start;
@@ -149,7 +158,7 @@ impl Arena {
         Ok(Slice::new(whole.address() + offset, elements))
     }
 
-    fn planned(&self) -> String {
+    fn what_is_left(&self) -> String {
         let next = self.places.get(self.n_taken).map_or_else(|| NOTHING.to_owned(), described);
         format!("{} left, from {next} on", self.places.len() - self.n_taken)
     }

@@ -47,7 +47,7 @@ pub struct Saved {
     pub rstd: Slice<f32>,
 }
 
-/// Elements of the room that the blocks' sums take, for `n` rows of `c` channels.
+/// Elements of the room that the blocks' sums should have, for `n` rows of `c` channels.
 ///
 /// # Errors
 /// [`CudaError::Size`] where the kernels are not made for such rows.
@@ -61,9 +61,9 @@ fn blocks(sizes: &Sizes) -> u64 {
 
 /// Adds the gradients of [`super::layernorm_forward::layernorm_forward`].
 ///
-/// Shapes: `dout` (N, C), `weight` (C) → adds to `dinp` (N, C), `dweight` (C), `dbias` (C), with `sums`
-/// ([`sums_elements`]) in between; C a multiple of 8 up to 9216.
-/// Numerics: f32, `dinp` rounded to bfloat16 once; the weights' sums in an order that N and C alone decide.
+/// Shapes: `dout` (N, C), `weight` (C) → adds to `dinp` (N, C), `dweight` (C), `dbias` (C), with `sums` (2, blocks, C) in
+/// between, [`sums_elements`] of them; C a multiple of 8 up to 9216. With less room there are fewer blocks.
+/// Numerics: f32, `dinp` rounded to bfloat16 once; the weights' sums in an order that the sizes alone decide.
 /// Twin: [`crate::cpu::layernorm_backward::layernorm_backward`].
 ///
 /// # Errors
@@ -88,12 +88,15 @@ pub fn layernorm_backward(
     if let Some(dbias) = dbias {
         dbias.expect(OP, "dbias", weight.len())?;
     }
-    sums.expect(OP, "sums", sums_elements(mean.len(), weight.len())?)?;
     let Sizes { n, c, kernel, .. } = sizes;
     if n == 0 {
         return Ok(());
     }
-    let grid = Grid::x(blocks(&sizes))?;
+    let blocks = (sums.len() / (2 * weight.len())).min(blocks(&sizes));
+    if blocks == 0 {
+        return Err(CudaError::Length { op: OP, tensor: "sums", expected: 2 * weight.len(), given: sums.len() });
+    }
+    let grid = Grid::x(blocks)?;
     device.launch(
         &BACKWARD[kernel],
         grid,

@@ -162,7 +162,10 @@ pub const fn planes_elements(n: u64, c: u64, oc: u64) -> u64 {
 /// Rows of a block, a multiple of [`DEPTH`].
 const fn split(n: u64, c: u64, oc: u64) -> u64 {
     let tiles = c.div_ceil(TILE) * oc.div_ceil(TILE);
-    let asked = if tiles == 0 { 1 } else { BLOCKS / tiles };
+    let asked = match BLOCKS.checked_div(tiles) {
+        Some(asked) => asked,
+        None => 1,
+    };
     let most = n / ROWS;
     let n_planes = if asked < most { asked } else { most };
     let rows = if n_planes > 1 { n.div_ceil(n_planes) } else { n };

@@ -14,9 +14,10 @@ use crate::{
     numbers::{BF16_ROUNDING, read, wide},
 };
 
-/// Phi's tail is fitted to 6.1e-5 relative, and what is below 2^-126 is flushed to 0.
+/// Phi's tail is fitted to 6.1e-5 relative. The reference's is 1 and a negative number near it: it is off by a share of 1
+/// itself, times x.
 const TAIL: f64 = 7e-5;
-const FORWARD: Tolerance = Tolerance { absolute: 1e-36, relative: BF16_ROUNDING + TAIL };
+const FORWARD: Tolerance = Tolerance { absolute: 1e-14, relative: BF16_ROUNDING + TAIL };
 
 /// Every number but infinities and what is none.
 fn all() -> Vec<Bf16> {
@@ -69,8 +70,8 @@ fn its_gradient_is_that_of_the_reference_for_every_number() {
 }
 
 #[test]
-fn a_load_past_the_end_is_noticed() {
-    catches("gelu_forward", "past_the_end", |device| forward(device, &normals_bf16(2, 8)));
+fn eights_that_two_threads_write_are_noticed() {
+    catches("gelu_forward", "two_threads_an_eight", |device| forward(device, &normals_bf16(2, 2048)));
 }
 
 #[test]

@@ -1,9 +1,16 @@
 //! Every op of the CUDA side against its twin on the CPU in f64: by the host's own code, on the card of this machine, or
 //! where there is none on the emulated one.
 
+mod adamw;
 mod attention;
 mod card;
+mod classifier;
 mod compare;
+mod dropout;
+mod encoder;
+mod gelu;
 mod global_norm;
+mod layernorm;
+mod losses;
 mod matmul;
 mod numbers;

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use headroom_kernels::cuda::{Allocation, Bf16, Device, Slice};
+use headroom_kernels::cuda::{Bf16, Device, Slice};
 
 use crate::card::{Wrong, holds};
 
@@ -22,13 +22,6 @@ pub fn wide_f32(values: &[f32]) -> Vec<f64> {
 /// What a kernel left.
 pub fn read(device: &Device, from: Slice<Bf16>) -> Result<Vec<f32>, Wrong> {
     Ok(device.download(from)?.into_iter().map(Bf16::to_f32).collect())
-}
-
-/// As many zeros.
-pub fn zeros(device: &Device, n: u64) -> Result<Allocation<f32>, Wrong> {
-    let zeros = device.allocate(n)?;
-    device.zero(zeros.slice())?;
-    Ok(zeros)
 }
 
 /// Holds that a computation gives the same bits each time, whatever the order of its threads.

@@ -2,12 +2,14 @@
 
 use std::{
     env,
+    ffi::OsString,
     fmt::Display,
     io::Write,
+    path::Path,
     process::{Command, exit},
 };
 
-use headroom_fake_cuda::{Scenario, library};
+use headroom_fake_cuda::Scenario;
 
 /// Tells the process that it is the one.
 const CHILD: &str = "HEADROOM_STATES_CHILD";
@@ -18,7 +20,7 @@ const MARK: &str = "\n--- told ---\n";
 #[derive(Debug)]
 pub struct Child {
     test: &'static str,
-    environment: Vec<(&'static str, std::ffi::OsString)>,
+    environment: Vec<(&'static str, OsString)>,
     folder: tempfile::TempDir,
 }
 
@@ -45,9 +47,19 @@ impl Child {
     }
 
     /// With a variable.
-    pub fn with(mut self, name: &'static str, value: impl Into<std::ffi::OsString>) -> Self {
-        self.environment.push((name, value.into()));
+    pub fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.set(name, value);
         self
+    }
+
+    /// Sets a variable of the process.
+    pub fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.environment.push((name, value.into()));
+    }
+
+    /// A folder that is there as long as this is; told as `FOLDER`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Runs the test's part for the child there, and gives what it told.
@@ -68,8 +80,8 @@ impl Child {
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{stdout}\n{stderr}");
         let told = stdout.split(MARK).nth(1).unwrap_or_else(|| panic!("no test is called {}: {stdout}", self.test));
-        let place = library().expect("it was built").display().to_string();
-        Said { told: without_lines(&told.replace(&place, "LIBRARY")), errors: stderr }
+        let folder = self.folder.path().display().to_string();
+        Said { told: without_lines(&told.replace(&folder, "FOLDER")), errors: stderr }
     }
 }
 

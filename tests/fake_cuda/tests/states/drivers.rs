@@ -1,6 +1,8 @@
 //! Whether there is a driver, and which.
 
-use headroom_fake_cuda::Scenario;
+use std::fs;
+
+use headroom_fake_cuda::{Scenario, library};
 use headroom_kernels::cuda::{Device, cards, driver::Driver};
 use insta::assert_snapshot;
 
@@ -41,6 +43,53 @@ fn a_library_that_is_no_driver_is_named() {
     let told = opened(&child);
     let (start, end) = ("HEADROOM_CUDA names libc.so.6, which cannot be the driver: ", "undefined symbol: cuInit\n");
     assert!(told.starts_with(start) && told.ends_with(end), "{told}");
+}
+
+/// The library with another text among its names.
+fn renamed(name: &str, other: &str) -> Vec<u8> {
+    let [name, other] = [name, other].map(|name| format!("\0{name}\0").into_bytes());
+    let mut bytes = fs::read(library().expect("it was built")).expect("a file");
+    let places: Vec<usize> =
+        bytes.windows(name.len()).enumerate().filter(|(_, window)| **window == name).map(|(place, _)| place).collect();
+    assert!(!places.is_empty() && name.len() == other.len(), "{}", String::from_utf8_lossy(&name));
+    for place in places {
+        bytes[place..place + other.len()].copy_from_slice(&other);
+    }
+    bytes
+}
+
+/// A machine that has a library where the loader looks by itself, before any real driver's.
+fn beside(mut child: Child, library: &[u8]) -> Child {
+    let folder = child.folder().join("usual");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("libcuda.so"), library).expect("a file");
+    child.set("LD_LIBRARY_PATH", folder);
+    child
+}
+
+#[test]
+fn a_named_driver_goes_before_the_machines() {
+    let child = Child::on("drivers::a_named_driver_goes_before_the_machines", &Scenario::default());
+    // It has not the first call, without which it is no use to anybody.
+    let child = beside(child, &renamed("cuInit", "cuTini"));
+    assert_snapshot!(opened(&child), @"NVIDIA GeForce RTX 4070");
+}
+
+#[test]
+fn a_named_driver_that_another_goes_before_is_not_mixed_up_with_it() {
+    let test = "drivers::a_named_driver_that_another_goes_before_is_not_mixed_up_with_it";
+    let mut child = beside(Child::of(test), &renamed("cuInit", "cuInit"));
+    let named = child.folder().join("named.so");
+    fs::write(&named, renamed("libcuda.so", "libcudx.so")).expect("a file");
+    child.set("HEADROOM_CUDA", named);
+    assert_snapshot!(opened(&child), @"HEADROOM_CUDA names FOLDER/named.so, which cannot be the driver: another library of the driver's name is found before it");
+}
+
+#[test]
+fn the_machines_driver_needs_no_name() {
+    let child = Child::of("drivers::the_machines_driver_needs_no_name");
+    let child = beside(child, &renamed("cuInit", "cuInit"));
+    assert_snapshot!(opened(&child), @"NVIDIA GeForce RTX 4070");
 }
 
 #[test]

@@ -1,15 +1,21 @@
 //! Memory: how much there is, and what happens where it is too little.
 
 use headroom_fake_cuda::{Card, Scenario};
-use headroom_kernels::cuda::{Arena, Bf16, Device};
+use headroom_kernels::cuda::{Arena, Bf16, Device, Slice};
 use headroom_shared::gpt::{
     GptConfig, GptShape,
-    buffers::{Buffers, cpu_training},
+    buffers::{
+        Buffers, cpu_training,
+        cuda::{CudaCard, plan},
+    },
+    presets::Preset,
     tensors::{Role, Stored, Tensor},
 };
 use insta::assert_snapshot;
 
 use crate::child::Child;
+
+const GIB: u64 = 1 << 30;
 
 fn scenario() -> Scenario {
     let card = Card { total_bytes: 12 << 30, context_bytes: 300 << 20, others_bytes: 2 << 30, ..Card::default() };
@@ -164,4 +170,32 @@ fn an_arena_gives_what_was_planned_and_nothing_else() {
     the arena is asked for 1000 buffers in a row, where its list has 145 left, from transformer.wte.weight of 2210 elements in 8840 bytes on
     the arena is asked for transformer.wte.weight of bf16, where its list has nothing
     "#);
+}
+
+/// PyTorch needs 40.7 GiB for it.
+#[test]
+fn gpt2_with_64_sequences_is_allocated_on_a_card_of_12_gb_as_planned() {
+    let card = Card { total_bytes: 11 * GIB + 69 * GIB / 100, context_bytes: 300 << 20, ..Card::default() };
+    let test = "memory::gpt2_with_64_sequences_is_allocated_on_a_card_of_12_gb_as_planned";
+    let said = Child::on(test, &Scenario { cards: vec![card], ..Scenario::default() }).run(|tell| {
+        let device = Device::open(0).expect("a card");
+        let free_bytes = device.memory().expect("it says").free_bytes;
+        let shape = Preset::named("gpt2").expect("a preset").shape(1024, 0.0);
+        let config = GptConfig::new(GptShape { bias: false, ..shape }).expect("valid");
+        let of_card = CudaCard { free_bytes, sm_count: u64::from(device.card().multiprocessors) };
+        let plan = plan(&config, 64, of_card).expect("small").expect("it fits");
+        let mut arena = Arena::planned(&device, &plan).expect("it is free");
+        assert_eq!(free_bytes - device.memory().expect("it says").free_bytes, plan.bytes);
+        for slot in &plan.slots {
+            let (stored, layer) = (slot.buffer.stored, slot.buffer.layer);
+            let bytes = match slot.buffer.bytes / slot.buffer.elements {
+                2 => arena.take::<Bf16>(stored, layer).map(Slice::bytes),
+                _ => arena.take::<f32>(stored, layer).map(Slice::bytes),
+            };
+            assert_eq!(bytes, Ok(slot.buffer.bytes), "{}", slot.buffer.name());
+        }
+        assert!(arena.is_all_taken());
+        tell("as planned");
+    });
+    assert_snapshot!(said.told, @"as planned");
 }
