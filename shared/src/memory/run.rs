@@ -333,6 +333,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
             threads_per_sm: threads_per_sm(card.compute_capability),
         },
         threads: 1,
+        trainer_parts: 0,
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
     let kernel = attention_kernel(config, train, card.compute_capability);

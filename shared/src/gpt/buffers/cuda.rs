@@ -7,10 +7,11 @@
 mod activations;
 mod moment;
 mod planner;
+pub mod workspace;
 
-pub use activations::Recompute;
+pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
-pub use planner::{CudaCard, DoesNotFit, plan};
+pub use planner::{DoesNotFit, plan};
 
 use super::{
     Buffer, Buffers, Companion,
@@ -20,7 +21,7 @@ use crate::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        tensors::{Dims, ResidentThreads, Role, Stored, Tensor, TensorTooLarge, parameters},
+        tensors::{Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
     },
 };
 use activations::activations;
@@ -91,23 +92,17 @@ impl List {
 }
 
 impl CudaTraining {
-    /// The arena of a run with micro-batches of `batch_size` sequences, on a card of `sm_count` multiprocessors;
-    /// `recompute` has an entry for each block.
+    /// The arena of a run with micro-batches of `batch_size` sequences; `recompute` has an entry for each block.
     ///
     /// # Errors
     /// A tensor is larger than any machine's memory.
-    pub fn new(
-        config: &GptConfig,
-        batch_size: u64,
-        sm_count: u64,
-        recompute: Vec<Recompute>,
-    ) -> Result<Self, TensorTooLarge> {
+    pub fn new(config: &GptConfig, batch_size: u64, recompute: Vec<Recompute>) -> Result<Self, TensorTooLarge> {
         let padded_vocab_size = config.vocab_size().next_multiple_of(ROW_MULTIPLE);
-        let resident_threads = ResidentThreads { sm_count, threads_per_sm: 1 };
-        let unpadded = Dims::without_card(config, batch_size);
-        let dims = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, resident_threads, ..unpadded };
         let rows = batch_size.saturating_mul(config.block_size());
         let chunk_rows = chunk_rows(rows, padded_vocab_size);
+        let trainer_parts = workspace::parts_elements(rows, chunk_rows, config.n_embd(), padded_vocab_size);
+        let unpadded = Dims::without_card(config, batch_size);
+        let dims = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, trainer_parts, ..unpadded };
 
         let mut list = List { buffers: Buffers::new(dims), alive: vec![] };
         let whole = (Moment::FIRST, Moment::LAST);
@@ -118,9 +113,13 @@ impl CudaTraining {
             list.buffers.add_parameters(config, role)?;
         }
         list.alive.resize(list.buffers.all().len(), whole);
-        // Inputs, targets, and the inputs' rows by token.
-        for _ in 0..3 {
-            list.add(Tensor::Tokens, None, whole)?;
+        // Inputs, and targets.
+        for tensor in [Tensor::Tokens, Tensor::Tokens, Tensor::TokenOrder, Tensor::OptimizerTable, Tensor::TrainerParts]
+        {
+            list.add(tensor, None, whole)?;
+        }
+        for scalar in [Tensor::Loss, Tensor::GradNorm] {
+            list.add(scalar, None, whole)?;
         }
         activations(&mut list, config, &recompute)?;
         let mut list = list.with_dims(Dims { b: 1, t: chunk_rows, ..dims });

@@ -1,7 +1,13 @@
 //! What shapes are made of: the dimensions of a run as symbols, and their values.
 
 use super::parameters;
-use crate::{dtype::Dtype, gpt::GptConfig};
+use crate::{
+    dtype::Dtype,
+    gpt::{
+        GptConfig,
+        buffers::cuda::workspace::{TENSOR_WORDS, token_words},
+    },
+};
 
 /// A dimension of a shape, as a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,10 @@ pub(super) enum Dim {
     AttScratch,
     /// Bytes of what an engine is told before a pass, or tells after one.
     Exchange,
+    /// Room of the trainer's on a card: floats of partial sums, numbers of sorted tokens and of a tensor.
+    TrainerParts,
+    TokenOrder,
+    OptimizerTable,
 }
 
 /// What the shapes of one run's tensors are made of.
@@ -87,6 +97,8 @@ pub struct Dims {
     pub resident_threads: ResidentThreads,
     /// Threads that compute, where the CPU trains.
     pub threads: u64,
+    /// Floats of partial sums, where a card trains with kernels of ours.
+    pub trainer_parts: u64,
 }
 
 /// Elements from one row to the next in a buffer of Inductor's own: rows longer than 1024 elements start at multiples
@@ -204,6 +216,7 @@ impl Dims {
             n_layer: config.n_layer(),
             resident_threads: ResidentThreads { sm_count: 1, threads_per_sm: 1 },
             threads: 1,
+            trainer_parts: 0,
         }
     }
 
@@ -248,6 +261,9 @@ impl Dims {
             Dim::TrainerTokens => u128::from(trainer_chunk_tokens(self.b * self.t)),
             Dim::Threads => u128::from(self.threads),
             Dim::AttScratch => attention_scratch(t, d),
+            Dim::TrainerParts => u128::from(self.trainer_parts),
+            Dim::TokenOrder => u128::from(token_words(self.b.saturating_mul(self.t), self.v)),
+            Dim::OptimizerTable => u128::from(TENSOR_WORDS),
         }
     }
 }

@@ -273,5 +273,8 @@ tensor_table! {
     AttScratch "attention blocks of each thread" Workspace Scratch f32 [Threads, AttScratch];
     KvCache "k and v cache" Activations Run f32 [B, H, T, D];
     AttLast "att of the last token" Activations Run f32 [B, H, T];
+    TrainerParts "parts of a sum" Workspace Scratch f32 [TrainerParts];
+    TokenOrder "rows by token" Input Batch i32 [TokenOrder];
+    OptimizerTable "tensors of the optimizer" Workspace Run u64 [NParams, OptimizerTable];
     Exchange "settings and choices" Workspace Run u8 [Exchange];
 }

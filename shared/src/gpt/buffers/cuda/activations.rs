@@ -29,9 +29,12 @@ impl Recompute {
 }
 
 /// A tensor of a block: from which level on it is computed again, and when forward and backward need it.
-struct Kept {
-    stored: Stored,
-    again_from: Recompute,
+#[derive(Debug)]
+pub struct BlockTensor {
+    /// The tensor.
+    pub stored: Stored,
+    /// From this level on it is not kept: there is one for all blocks' forward, and one for their backward.
+    pub again_from: Recompute,
     forward: (Moment, Moment),
     /// By levels: from the moment in which it is computed again.
     backward_from: fn(Recompute) -> Moment,
@@ -68,16 +71,20 @@ fn gelu_again(level: Recompute) -> Moment {
     if level == Recompute::Block { Moment::Again } else { Moment::DFcProj }
 }
 
-fn block_tensors() -> [Kept; 12] {
+const fn kept(
+    stored: Stored,
+    again_from: Recompute,
+    forward: (Moment, Moment),
+    backward_from: fn(Recompute) -> Moment,
+    backward_to: Moment,
+) -> BlockTensor {
+    BlockTensor { stored, again_from, forward, backward_from, backward_to }
+}
+
+/// What a block's forward computes and its backward reads, in the order in which the trainer takes them.
+pub static BLOCK_TENSORS: [BlockTensor; 12] = {
     use Moment::{AttProj, Attention, DAttention, DFc, DFcProj, DNorm1, DNorm2, Fc, FcProj, Norm1, Norm2, Qkv};
     use Recompute::{Attention as AttentionAgain, Block, GeluAndLayernorm};
-    let kept = |stored, again_from, forward, backward_from: fn(Recompute) -> Moment, backward_to| Kept {
-        stored,
-        again_from,
-        forward,
-        backward_from,
-        backward_to,
-    };
     [
         kept(half(Tensor::Ln1), GeluAndLayernorm, (Norm1, Qkv), ln1_again, DNorm1),
         kept(value(Tensor::Ln1Mean), Block, (Norm1, Norm1), with_block, DNorm1),
@@ -93,17 +100,18 @@ fn block_tensors() -> [Kept; 12] {
         kept(value(Tensor::Fch), Block, (Fc, Fc), with_block, DFc),
         kept(value(Tensor::FchGelu), GeluAndLayernorm, (Fc, FcProj), gelu_again, DFcProj),
     ]
-}
+};
 
 /// Adds all activations, in the order in which the trainer takes them: the residual stream before each block and after
 /// the last, each block's, then what all blocks share, forward and backward, then what is on the way.
 pub(super) fn activations(list: &mut List, config: &GptConfig, recompute: &[Recompute]) -> Result<(), TensorTooLarge> {
-    use Moment::{AttProj, DAttProj, DAttention, DEncode, DFcProj, DQkv, Encode, FcProj, Head, Norm2};
+    use Moment::{Again, AttProj, DAttProj, DAttention, DEncode, DFcProj, DQkv, Encode, FcProj, Head, Norm2};
+    let drops = config.dropout() > 0.0;
     for layer in 0..=config.n_layer() {
         let to = if layer < config.n_layer() { Moment::DNorm1 } else { Head };
         list.add(half(Tensor::Residual), Some(layer), (Encode, to))?;
     }
-    for tensor in block_tensors() {
+    for tensor in &BLOCK_TENSORS {
         for (layer, &level) in (0..).zip(recompute) {
             if level < tensor.again_from {
                 list.add(tensor.stored, Some(layer), (tensor.forward.0, tensor.backward_to))?;
@@ -111,20 +119,25 @@ pub(super) fn activations(list: &mut List, config: &GptConfig, recompute: &[Reco
         }
         let levels = recompute.iter().filter(|&&level| level >= tensor.again_from);
         if let Some(from) = levels.map(|&level| (tensor.backward_from)(level)).min() {
-            list.add(tensor.stored, None, tensor.forward)?;
+            // With dropout the first norm is fused with the block before.
+            let is_fused = drops && matches!(tensor.stored.tensor, Tensor::Ln1 | Tensor::Ln1Mean | Tensor::Ln1Rstd);
+            let to = if is_fused { FcProj } else { tensor.forward.1 };
+            list.add(tensor.stored, None, (tensor.forward.0, to))?;
             list.add(tensor.stored, None, (from, tensor.backward_to))?;
         }
     }
-    if config.dropout() > 0.0 {
-        // A branch before it is dropped and added, and its gradient after.
+    if drops {
+        // A branch before it is dropped and added, also where that is computed again; and its gradient after.
         list.add(Tensor::Attproj, None, (AttProj, Norm2))?;
+        list.add(Tensor::Attproj, None, (Again, Again))?;
         list.add(Tensor::Fcproj, None, (FcProj, FcProj))?;
         list.add(Tensor::Ddropped, None, (DFcProj, DFcProj))?;
         list.add(Tensor::Ddropped, None, (DAttProj, DAttProj))?;
     }
-    list.add(half(Tensor::Lnf), None, (Head, Head))?;
-    list.add(Tensor::LnfMean, None, (Head, Head))?;
-    list.add(Tensor::LnfRstd, None, (Head, Head))?;
+    let from = if drops { FcProj } else { Head };
+    list.add(half(Tensor::Lnf), None, (from, Head))?;
+    list.add(Tensor::LnfMean, None, (from, Head))?;
+    list.add(Tensor::LnfRstd, None, (from, Head))?;
     list.add(Tensor::FusedLosses, None, (Head, Moment::LAST))?;
     list.add(half(Tensor::Dresidual), None, (Head, DEncode))?;
     list.add(Tensor::Datty, None, (DAttProj, DAttention))?;

@@ -8,15 +8,6 @@ use crate::{
     units::human_size,
 };
 
-/// A card as a plan sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CudaCard {
-    /// What the arena may take: what is free, less what is left alone.
-    pub free_bytes: u64,
-    /// Streaming multiprocessors.
-    pub sm_count: u64,
-}
-
 /// Not even the least there is fits.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -31,7 +22,7 @@ pub struct DoesNotFit {
     pub free_bytes: u64,
 }
 
-/// The arena that computes least again and fits: levels are raised block by block, from the first on, and no level
+/// The arena that computes least again and fits `free_bytes`, what is free less what is left alone: levels are raised block by block, from the first on, and no level
 /// begins before every block has the one below.
 ///
 /// # Errors
@@ -39,14 +30,14 @@ pub struct DoesNotFit {
 pub fn plan(
     config: &GptConfig,
     batch_size: u64,
-    card: CudaCard,
+    free_bytes: u64,
 ) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
     let n_layer = usize::try_from(config.n_layer()).unwrap_or(usize::MAX);
     let at = |step: usize| {
         let (level, n_raised) = (step / n_layer, step % n_layer);
         let of = |level: usize| Recompute::ALL[level.min(Recompute::ALL.len() - 1)];
         let recompute = (0..n_layer).map(|layer| of(if layer < n_raised { level + 1 } else { level })).collect();
-        CudaTraining::new(config, batch_size, card.sm_count, recompute)
+        CudaTraining::new(config, batch_size, recompute)
     };
     // More steps never take more than one buffer more, which is shared: between levels it can rise by that, so that the
     // steps are tried in their order.
@@ -54,10 +45,10 @@ pub fn plan(
     let mut least = u64::MAX;
     for step in 0..=last {
         let arena = at(step)?;
-        if arena.bytes <= card.free_bytes {
+        if arena.bytes <= free_bytes {
             return Ok(Ok(arena));
         }
         least = least.min(arena.bytes);
     }
-    Ok(Err(DoesNotFit { needed_bytes: least, free_bytes: card.free_bytes }))
+    Ok(Err(DoesNotFit { needed_bytes: least, free_bytes }))
 }
