@@ -5,14 +5,16 @@ use headroom_kernels::{
     cuda::{
         Bf16, Device,
         ops::{
-            bias_backward::{self, bias_backward},
+            bias_backward::bias_backward,
             matmul::{
                 matmul_backward_inp, matmul_backward_weight, matmul_forward, matmul_gelu_backward_inp,
-                matmul_gelu_forward, matmul_residual_forward, planes_elements,
+                matmul_gelu_forward, matmul_residual_forward,
             },
         },
     },
 };
+
+use headroom_shared::gpt::buffers::cuda::workspace::{bias_parts_elements, weight_parts_elements};
 
 use crate::{
     card::{Outcome, Wrong, catches, holds, normals, normals_bf16},
@@ -165,9 +167,9 @@ fn parameters_are_right(device: &Device, sizes: [usize; 3], accumulate: bool) ->
     let before = normals(7, layer.oc * layer.c);
     let (dweight, dbias) = (device.upload(&before)?, device.upload(&before[..layer.oc])?);
     let (dweight, dbias) = (dweight.slice(), dbias.slice());
-    let planes = device.allocate(planes_elements(n, c, oc))?;
+    let planes = device.allocate(weight_parts_elements(n, c, oc))?;
     matmul_backward_weight(device, dweight, planes.slice(), dout, inp, c, accumulate)?;
-    let planes = device.allocate(bias_backward::planes_elements(n, oc))?;
+    let planes = device.allocate(bias_parts_elements(n, oc))?;
     bias_backward(device, dbias, planes.slice(), dout, accumulate)?;
     for (name, out, mut sums) in [("dweight", dweight, weight), ("dbias", dbias, bias)] {
         if accumulate {
@@ -205,7 +207,7 @@ fn the_rows_gradient_is_that_of_the_reference() {
 #[test]
 fn the_parameters_gradients_are_those_of_the_reference() {
     // 1160 rows of few tiles are shared out among planes.
-    assert!(planes_elements(1160, 16, 264) > 0 && planes_elements(200, 264, 24) == 0);
+    assert!(weight_parts_elements(1160, 16, 264) > 0 && weight_parts_elements(200, 264, 24) == 0);
     for sizes in SIZES {
         holds(|device| parameters_are_right(device, sizes, false));
     }
@@ -222,7 +224,7 @@ fn products_give_the_same_bits_each_time() {
         let (dout, inp) = (device.upload(&layer.dout)?, device.upload(&layer.inp)?);
         let weight = device.upload(&layer.weight)?;
         let (dweight, out) = (device.allocate((oc * c) as u64)?, device.allocate((n * oc) as u64)?);
-        let planes = device.allocate(planes_elements(n as u64, c as u64, oc as u64))?;
+        let planes = device.allocate(weight_parts_elements(n as u64, c as u64, oc as u64))?;
         let (dweight, out, inp) = (dweight.slice(), out.slice(), inp.slice());
         matmul_backward_weight(device, dweight, planes.slice(), dout.slice(), inp, c as u64, false)?;
         matmul_forward(device, out, inp, weight.slice(), None, c as u64)?;
