@@ -6,6 +6,7 @@ use headroom_kernels::{
         Bf16, Device,
         ops::{
             bias_backward::bias_backward,
+            gelu::gelu_forward,
             matmul::{
                 matmul_backward_inp, matmul_backward_weight, matmul_forward, matmul_gelu_backward_inp,
                 matmul_gelu_forward, matmul_residual_forward,
@@ -127,6 +128,12 @@ fn epilogues_are_right(device: &Device, sizes: [usize; 3]) -> Outcome {
     // Below -8 the reference's 1 + erf cancels to nothing.
     let tolerance = Tolerance { absolute: 1e-14, relative: BF16_ROUNDING + GELU };
     close("gelu_out", &read(device, gelu_out)?, &active, tolerance)?;
+    // What is computed again has to be what forward had.
+    let again = device.allocate(gelu_out.len())?;
+    gelu_forward(device, again.slice(), out)?;
+    if device.download(again.slice())? != device.download(gelu_out)? {
+        return Err(Wrong::Numbers("GELU computed again has other bits".to_owned()));
+    }
 
     // In place, as the residual stream is.
     let residual = normals_bf16(5, layer.n * layer.oc);
@@ -192,15 +199,15 @@ fn forward_is_that_of_the_reference() {
 
 #[test]
 fn gelu_and_the_residual_stream_follow_a_product() {
-    for sizes in SIZES {
-        holds(|device| epilogues_are_right(device, sizes));
+    for sizes in &SIZES[..5] {
+        holds(|device| epilogues_are_right(device, *sizes));
     }
 }
 
 #[test]
 fn the_rows_gradient_is_that_of_the_reference() {
-    for sizes in SIZES {
-        holds(|device| backward_inp_is_right(device, sizes));
+    for sizes in &SIZES[..5] {
+        holds(|device| backward_inp_is_right(device, *sizes));
     }
 }
 
