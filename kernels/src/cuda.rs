@@ -18,7 +18,10 @@ mod element;
 mod error;
 mod launch;
 mod memory;
+mod model;
 pub mod ops;
+mod room;
+mod trainer;
 
 pub use arena::Arena;
 pub use card::{Capability, Card, cards};
@@ -27,3 +30,4 @@ pub use element::{Bf16, Element};
 pub use error::{Code, CudaError};
 pub use launch::{Argument, Grid, Kernel, Module};
 pub use memory::{Allocation, Slice};
+pub use trainer::{Micro, Trainer};

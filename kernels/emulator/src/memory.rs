@@ -1,6 +1,6 @@
 //! The card's memory and a block's: bytes, and what is known of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use memmap2::{MmapMut, MmapOptions};
 use thiserror::Error;
@@ -149,7 +149,13 @@ fn told(who: Who, now: &Now) -> String {
 #[derive(Debug, Default)]
 pub struct Memory {
     regions: BTreeMap<u64, Region>,
+    /// What was given back last, the oldest first: nobody else gets its addresses meanwhile, so that whoever still uses
+    /// them is told.
+    gone: VecDeque<Region>,
 }
+
+/// Bytes that are kept of what was given back.
+const GONE_BYTES: u64 = 64 << 20;
 
 impl Memory {
     /// Takes some.
@@ -162,7 +168,12 @@ impl Memory {
 
     /// Gives some back.
     pub fn free(&mut self, address: u64) -> bool {
-        self.regions.remove(&address).is_some()
+        let Some(region) = self.regions.remove(&address) else { return false };
+        self.gone.push_back(region);
+        while self.gone.iter().map(Region::bytes).sum::<u64>() > GONE_BYTES {
+            self.gone.pop_front();
+        }
+        true
     }
 
     /// Bytes of an allocation.
@@ -200,5 +211,27 @@ impl Memory {
         let region = near.ok_or(OutOfBounds::Nowhere { bytes, address })?;
         let offset = usize::try_from(region.offset(address, bytes)?).expect("it is mapped");
         Ok(&region.data[offset..][..usize::try_from(bytes).expect("it is mapped")])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_what_was_given_back_are_nobodys_for_a_while() {
+        let mut memory = Memory::default();
+        let first = memory.allocate(4096).expect("a page");
+        memory.host_slice_mut(first, 4096, 1).expect("it is there").fill(7);
+        assert!(memory.free(first) && !memory.free(first));
+        let others: Vec<u64> = (0..64).map(|_| memory.allocate(4096).expect("a page")).collect();
+        assert!(!others.contains(&first));
+        assert!(memory.host_slice(first, 1).is_err() && memory.host_slice_mut(first, 1, 2).is_err());
+        for other in others {
+            assert!(memory.free(other));
+        }
+        assert_eq!(memory.gone.len(), 65);
+        let large = memory.allocate(GONE_BYTES + 1).expect("addresses");
+        assert!(memory.free(large) && memory.gone.is_empty(), "what is too much is given back for good");
     }
 }

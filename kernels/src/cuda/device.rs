@@ -17,6 +17,9 @@ use super::{
 /// With the value 1 every launch is waited for, so that a fault names its kernel. Slow.
 pub const SYNC_VARIABLE: &str = "HEADROOM_CUDA_SYNC";
 
+/// CUDA_ERROR_OUT_OF_MEMORY.
+const OUT_OF_MEMORY: u32 = 2;
+
 /// Bytes of a card's memory, of all processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -46,6 +49,13 @@ pub(super) struct Opened {
 struct Launches {
     count: u64,
     last: Option<&'static str>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // What is ended after this belongs to the context, and the thread may be another than the one that opened it.
+        let _: Result<(), CudaError> = self.bind();
+    }
 }
 
 impl Opened {
@@ -78,7 +88,12 @@ impl Device {
     fn of(index: u32) -> Result<Self, CudaError> {
         let (card, handle) = card::card(index)?;
         card.check()?;
-        let context = Context::retain(handle)?;
+        let context = Context::retain(handle).map_err(|error| match error {
+            CudaError::Call { code, .. } if code.number == OUT_OF_MEMORY => {
+                CudaError::NoRoomForContext { name: card.name.clone(), total_bytes: card.total_bytes }
+            }
+            other => other,
+        })?;
         context.bind()?;
         let stream = Stream::create()?;
         let waits_for_each = env::var_os(SYNC_VARIABLE).is_some_and(|value| value == "1");
@@ -139,7 +154,7 @@ impl Device {
         }
         match self.told(calls::allocate(bytes)) {
             // Another process was faster, or what is free does not lie together.
-            Err(CudaError::Call { code, .. }) if code.number == 2 => Err(too_little),
+            Err(CudaError::Call { code, .. }) if code.number == OUT_OF_MEMORY => Err(too_little),
             answer => answer,
         }
     }

@@ -54,6 +54,17 @@ pub enum CudaError {
         /// What it can.
         capability: Capability,
     },
+    /// Not even what the driver itself needs for a process is free.
+    #[error(
+        "{name} has no room for another process: others hold nearly all of its {} (nvidia-smi lists them)",
+        human_size(*total_bytes)
+    )]
+    NoRoomForContext {
+        /// The card's name.
+        name: String,
+        /// The whole of its memory.
+        total_bytes: u64,
+    },
     /// Not enough memory is free for what is to be allocated.
     #[error(
         "{} are needed on the card and {} are free",

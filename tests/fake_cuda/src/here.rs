@@ -113,12 +113,15 @@ pub fn fault_code() -> Option<u32> {
     with(|said| said.fault.as_ref().map(|(code, _)| *code)).flatten()
 }
 
-/// Keeps a fault for this thread; whether it has launches of its own.
-pub fn fail(code: u32, what: String) -> bool {
-    with(|said| {
-        said.fault.get_or_insert((code, what));
+/// Keeps a fault for this thread; gives it back where the thread has no launches of its own.
+pub fn fail(code: u32, what: String) -> Option<String> {
+    SAID.with_borrow_mut(|said| match said {
+        Some(said) => {
+            said.fault.get_or_insert((code, what));
+            None
+        }
+        None => Some(what),
     })
-    .is_some()
 }
 
 /// # Safety

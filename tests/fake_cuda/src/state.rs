@@ -6,7 +6,7 @@ use std::{
     env,
     ffi::c_void,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{LazyLock, Mutex, PoisonError},
     time::{Instant, SystemTime},
 };
@@ -14,6 +14,18 @@ use std::{
 use headroom_emulator::{Emulator, Kernel};
 
 use crate::{Card, Scenario, VARIABLE, code, here};
+
+/// Tells a file from the one that stood there before: when it was written, its bytes, and its number in the file system.
+type Identity = (SystemTime, u64, u64);
+
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    let number = std::os::unix::fs::MetadataExt::ino(&metadata);
+    #[cfg(not(unix))]
+    let number = 0;
+    Some((metadata.modified().ok()?, metadata.len(), number))
+}
 
 /// What a call answers: the code of what went wrong, else success.
 pub type Answer = Result<(), u32>;
@@ -52,7 +64,7 @@ pub struct State {
     fault: Option<u32>,
     begun: bool,
     scenario: Option<Scenario>,
-    written: Option<SystemTime>,
+    identity: Option<Identity>,
     n_handles: usize,
 }
 
@@ -93,7 +105,7 @@ impl Default for State {
             fault: None,
             begun: false,
             scenario: None,
-            written: None,
+            identity: None,
             n_handles: 0,
         }
     }
@@ -167,8 +179,8 @@ impl State {
     /// A kernel failed: everything from now on is answered with that code; where a thread has launches of its own, to
     /// that thread alone.
     pub fn fail(&mut self, code: u32, what: String) {
-        complain(&what);
-        if !here::fail(code, what) {
+        if let Some(what) = here::fail(code, what) {
+            complain(what);
             self.fault.get_or_insert(code);
         }
     }
@@ -186,13 +198,13 @@ impl State {
             self.scenario.get_or_insert_default();
             return;
         };
-        let written = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
-        if self.scenario.is_some() && self.written == written {
+        let identity = identity(&path);
+        if self.scenario.is_some() && self.identity == identity {
             return;
         }
         let read = fs::read(&path).map_err(|error| error.to_string());
         match read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
-            Ok(scenario) => (self.scenario, self.written) = (Some(scenario), written),
+            Ok(scenario) => (self.scenario, self.identity) = (Some(scenario), identity),
             Err(error) => complain(format_args!("{} is no scenario: {error}", path.display())),
         }
     }

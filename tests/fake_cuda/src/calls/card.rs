@@ -82,9 +82,13 @@ fn value(attribute: c_uint, card: &Card) -> Option<c_int> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(out: *mut Handle, card: c_int) -> c_uint {
     begun(|state| {
-        let (number, _) = state.card(card)?;
+        let (number, card) = state.card(card)?;
+        let has_room = card.others_bytes.saturating_add(card.context_bytes) <= card.total_bytes;
         let n_cards = state.scenario()?.cards.len();
         state.retained.resize(n_cards.max(state.retained.len()), 0);
+        if state.retained[number] == 0 && !has_room {
+            return Err(code::OUT_OF_MEMORY);
+        }
         state.retained[number] += 1;
         unsafe { put(out, handle(CONTEXT + number)) }
     })

@@ -14,3 +14,4 @@ mod layernorm;
 mod losses;
 mod matmul;
 mod numbers;
+mod trainer;

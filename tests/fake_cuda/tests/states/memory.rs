@@ -1,13 +1,12 @@
 //! Memory: how much there is, and what happens where it is too little.
 
+use std::{env, path::PathBuf};
+
 use headroom_fake_cuda::{Card, Scenario};
 use headroom_kernels::cuda::{Arena, Bf16, Device, Slice};
 use headroom_shared::gpt::{
     GptConfig, GptShape,
-    buffers::{
-        Buffers, cpu_training,
-        cuda::{CudaCard, plan},
-    },
+    buffers::{Buffers, cpu_training, cuda::plan},
     presets::Preset,
     tensors::{Role, Stored, Tensor},
 };
@@ -70,6 +69,37 @@ fn memory_that_another_process_took_meanwhile_is_the_same_error() {
     1.00 GiB are needed on the card and 9.71 GiB are free
     Ok(1073741824)
     "#);
+}
+
+#[test]
+fn what_others_take_between_plan_and_allocation_is_told() {
+    let test = "memory::what_others_take_between_plan_and_allocation_is_told";
+    let said = Child::on(test, &scenario()).run(|tell| {
+        let device = Device::open(0).expect("a card");
+        let planned = device.memory().expect("it says").free_bytes;
+        let file = PathBuf::from(env::var_os(headroom_fake_cuda::VARIABLE).expect("it is set"));
+        let mut later = scenario();
+        later.cards[0].others_bytes = 11 * GIB;
+        later.play(file.parent().expect("a folder")).expect("it is written");
+        tell(device.allocate::<u8>(planned).expect_err("others were faster").to_string());
+        later.cards[0].others_bytes = 2 * GIB;
+        later.play(file.parent().expect("a folder")).expect("it is written");
+        tell(format!("{:?}", device.allocate::<u8>(planned).map(|all| all.slice().bytes() == planned)));
+    });
+    assert_snapshot!(said.told, @r#"
+    9.71 GiB are needed on the card and 724 MiB are free
+    Ok(true)
+    "#);
+}
+
+#[test]
+fn a_card_that_others_fill_has_no_room_for_a_context() {
+    let mut scenario = scenario();
+    scenario.cards[0].others_bytes = 12 * GIB - (100 << 20);
+    let said = Child::on("memory::a_card_that_others_fill_has_no_room_for_a_context", &scenario).run(|tell| {
+        tell(Device::open(0).expect_err("no room").to_string());
+    });
+    assert_snapshot!(said.told, @"NVIDIA GeForce RTX 4070 has no room for another process: others hold nearly all of its 12.00 GiB (nvidia-smi lists them)");
 }
 
 #[test]
@@ -182,14 +212,14 @@ fn gpt2_with_64_sequences_is_allocated_on_a_card_of_12_gb_as_planned() {
         let free_bytes = device.memory().expect("it says").free_bytes;
         let shape = Preset::named("gpt2").expect("a preset").shape(1024, 0.0);
         let config = GptConfig::new(GptShape { bias: false, ..shape }).expect("valid");
-        let of_card = CudaCard { free_bytes, sm_count: u64::from(device.card().multiprocessors) };
-        let plan = plan(&config, 64, of_card).expect("small").expect("it fits");
+        let plan = plan(&config, 64, free_bytes).expect("small").expect("it fits");
         let mut arena = Arena::planned(&device, &plan).expect("it is free");
         assert_eq!(free_bytes - device.memory().expect("it says").free_bytes, plan.bytes);
         for slot in &plan.slots {
             let (stored, layer) = (slot.buffer.stored, slot.buffer.layer);
             let bytes = match slot.buffer.bytes / slot.buffer.elements {
                 2 => arena.take::<Bf16>(stored, layer).map(Slice::bytes),
+                8 => arena.take::<u64>(stored, layer).map(Slice::bytes),
                 _ => arena.take::<f32>(stored, layer).map(Slice::bytes),
             };
             assert_eq!(bytes, Ok(slot.buffer.bytes), "{}", slot.buffer.name());

@@ -114,7 +114,8 @@ pub(super) fn activations(list: &mut List, config: &GptConfig, recompute: &[Reco
     for tensor in &BLOCK_TENSORS {
         for (layer, &level) in (0..).zip(recompute) {
             if level < tensor.again_from {
-                list.add(tensor.stored, Some(layer), (tensor.forward.0, tensor.backward_to))?;
+                // Other blocks' forward comes after this one's, and their backward before.
+                list.add(tensor.stored, Some(layer), (Moment::Norm1, Moment::DNorm1))?;
             }
         }
         let levels = recompute.iter().filter(|&&level| level >= tensor.again_from);

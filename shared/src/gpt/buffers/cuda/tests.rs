@@ -1,3 +1,5 @@
+//! The arena: nothing overlaps, levels keep what they say, and the headline fits.
+
 use std::collections::BTreeMap;
 
 use super::*;

@@ -1,0 +1,394 @@
+//! The model on the card: forward and backward as a list of launches over a run's tensors.
+//!
+//! Nothing is computed here: each line is an op with what it reads and writes. What a block does not keep is computed
+//! again by the very ops of its forward, so that a level changes no bit of a result.
+
+use headroom_shared::gpt::{buffers::cuda::Recompute, tensors::Tensor};
+
+use super::{
+    Bf16, CudaError, Device, Slice,
+    ops::{
+        attention_backward::{self, attention_backward},
+        attention_forward::attention_forward,
+        bias_backward::{self, bias_backward},
+        classifier::classifier,
+        dropout::dropout,
+        encoder_backward::{self, TokenOrder, encoder_backward},
+        encoder_forward::encoder_forward,
+        gelu::gelu_forward,
+        layernorm_backward::{self, layernorm_backward},
+        layernorm_forward::{self, Residual, layernorm_forward, residual_layernorm_forward},
+        losses::losses_sum,
+        matmul,
+    },
+    room::{Block, Room, Twice},
+};
+use crate::{
+    cpu::{
+        attention_forward::Heads,
+        dropout::Dropout,
+        encoder::Positions,
+        gpt::{DropoutPass, Site, Sizes},
+    },
+    layout::Layout,
+};
+
+/// A layer norm's scale and shift.
+type Norm = (Tensor, Tensor);
+/// A linear layer's weight and bias, and how many times C its input has.
+type Linear = (Tensor, Tensor, u64);
+
+const LN1: Norm = (Tensor::Ln1W, Tensor::Ln1B);
+const LN2: Norm = (Tensor::Ln2W, Tensor::Ln2B);
+const LNF: Norm = (Tensor::LnfW, Tensor::LnfB);
+const QKV: Linear = (Tensor::QkvW, Tensor::QkvB, 1);
+const ATT_PROJ: Linear = (Tensor::AttProjW, Tensor::AttProjB, 1);
+const FC: Linear = (Tensor::FcW, Tensor::FcB, 1);
+const FC_PROJ: Linear = (Tensor::FcProjW, Tensor::FcProjB, 4);
+
+/// A layer norm's result, with its rows' statistics.
+#[derive(Clone, Copy)]
+struct Normed {
+    out: Slice<Bf16>,
+    mean: Slice<f32>,
+    rstd: Slice<f32>,
+}
+
+impl From<Normed> for layernorm_forward::Output {
+    fn from(Normed { out, mean, rstd }: Normed) -> Self {
+        Self { out, mean, rstd }
+    }
+}
+
+/// Which of a tensor's two slices.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Forward,
+    Backward,
+}
+
+impl Side {
+    fn of<T>(self, twice: Twice<T>) -> Slice<T> {
+        if self == Self::Forward { twice.forward } else { twice.backward }
+    }
+}
+
+/// What a pass over a micro-batch is made with.
+pub(super) struct Model<'a> {
+    pub device: &'a Device,
+    pub layout: &'a Layout,
+    pub sizes: Sizes,
+    pub room: &'a Room,
+    pub recompute: &'a [Recompute],
+    pub dropout: DropoutPass,
+    /// Rows whose logits are held at a time.
+    pub chunk_rows: u64,
+}
+
+impl Model<'_> {
+    fn n_layer(&self) -> usize {
+        self.recompute.len()
+    }
+
+    fn c(&self) -> u64 {
+        self.sizes.c as u64
+    }
+
+    fn index(&self, tensor: Tensor, layer: Option<usize>) -> Option<usize> {
+        let layer = layer.map(|layer| layer as u64);
+        let is_it = |entry: &crate::layout::Entry| entry.parameter.tensor == tensor && entry.parameter.layer == layer;
+        self.layout.entries().iter().position(is_it)
+    }
+
+    fn weight(&self, tensor: Tensor, layer: Option<usize>) -> Option<Slice<Bf16>> {
+        Some(self.room.parameters[self.index(tensor, layer)?].weight)
+    }
+
+    fn grad(&self, tensor: Tensor, layer: Option<usize>) -> Option<Slice<f32>> {
+        Some(self.room.parameters[self.index(tensor, layer)?].grad)
+    }
+
+    /// Of a tensor that every model has; one that is missing makes a slice of nothing, which no op takes.
+    fn needed<T: super::Element>(slice: Option<Slice<T>>) -> Slice<T> {
+        slice.unwrap_or_else(|| Slice::new(0, 0))
+    }
+
+    fn heads(&self, layer: usize) -> Heads {
+        let Sizes { t, c, nh, .. } = self.sizes;
+        Heads { t, c, nh, dropout: self.dropout.at(Site::Attention(layer)) }
+    }
+
+    fn positions(&self) -> Positions {
+        Positions { t: self.sizes.t, first: 0 }
+    }
+
+    fn norm(&self, output: Normed, inp: Slice<Bf16>, norm: Norm, layer: Option<usize>) -> Result<(), CudaError> {
+        let (weight, bias) = (Self::needed(self.weight(norm.0, layer)), self.weight(norm.1, layer));
+        layernorm_forward(self.device, output.into(), inp, weight, bias)
+    }
+
+    /// Adds a branch to the stream, dropped from, and normalises the sum.
+    fn add_and_norm(
+        &self,
+        stream: Residual,
+        output: Normed,
+        norm: Norm,
+        layer: Option<usize>,
+    ) -> Result<(), CudaError> {
+        let (weight, bias) = (Self::needed(self.weight(norm.0, layer)), self.weight(norm.1, layer));
+        residual_layernorm_forward(self.device, stream, output.into(), weight, bias)
+    }
+
+    fn linear(&self, linear: Linear, layer: usize) -> (Slice<Bf16>, Option<Slice<Bf16>>, u64) {
+        let (weight, bias, times) = linear;
+        (Self::needed(self.weight(weight, Some(layer))), self.weight(bias, Some(layer)), times * self.c())
+    }
+
+    fn first_norm(block: &Block, side: Side) -> Normed {
+        Normed { out: side.of(block.ln1), mean: side.of(block.ln1_mean), rstd: side.of(block.ln1_rstd) }
+    }
+
+    fn second_norm(block: &Block, side: Side) -> Normed {
+        Normed { out: side.of(block.ln2), mean: side.of(block.ln2_mean), rstd: side.of(block.ln2_rstd) }
+    }
+
+    fn last_norm(&self) -> Normed {
+        Normed { out: self.room.lnf, mean: self.room.lnf_mean, rstd: self.room.lnf_rstd }
+    }
+
+    /// Up to the last layer norm.
+    pub fn forward(&self) -> Result<(), CudaError> {
+        let [wte, wpe] = [Tensor::Wte, Tensor::Wpe].map(|tensor| Self::needed(self.weight(tensor, None)));
+        let (out, dropped) = (self.room.residuals[0], self.dropout.at(Site::Encoded));
+        encoder_forward(self.device, out, self.room.inputs, wte, wpe, self.positions(), self.c(), dropped)?;
+        // With dropout each block's first norm is made where the branch before it is added.
+        let mut is_normed = false;
+        for layer in 0..self.n_layer() {
+            let block = &self.room.blocks[layer];
+            if !is_normed {
+                self.norm(Self::first_norm(block, Side::Forward), self.room.residuals[layer], LN1, Some(layer))?;
+            }
+            self.attention(layer, Side::Forward)?;
+            self.add_attention(layer, Side::Forward)?;
+            self.widen(layer, Side::Forward)?;
+            is_normed = self.add_wide(layer)?;
+        }
+        if !is_normed {
+            self.norm(self.last_norm(), self.room.residuals[self.n_layer()], LNF, None)?;
+        }
+        Ok(())
+    }
+
+    /// From the first norm to attention's result.
+    fn attention(&self, layer: usize, side: Side) -> Result<(), CudaError> {
+        let block = &self.room.blocks[layer];
+        let qkv = side.of(block.qkv);
+        let (weight, bias, c) = self.linear(QKV, layer);
+        matmul::matmul_forward(self.device, qkv, side.of(block.ln1), weight, bias, c)?;
+        attention_forward(self.device, side.of(block.atty), side.of(block.lse), qkv, self.heads(layer))
+    }
+
+    /// From attention's result to the second norm.
+    fn add_attention(&self, layer: usize, side: Side) -> Result<(), CudaError> {
+        let block = &self.room.blocks[layer];
+        let (weight, bias, c) = self.linear(ATT_PROJ, layer);
+        let (inp, atty, residual) = (self.room.residuals[layer], side.of(block.atty), side.of(block.residual2));
+        let normed = Self::second_norm(block, side);
+        let Some((branches, dropped)) = self.branches(Site::Attproj(layer)) else {
+            matmul::matmul_residual_forward(self.device, residual, atty, weight, bias, inp, c)?;
+            return self.norm(normed, residual, LN2, Some(layer));
+        };
+        let branch = side.of(branches.attproj);
+        matmul::matmul_forward(self.device, branch, atty, weight, bias, c)?;
+        let stream = Residual { residual, inp, branch, dropout: dropped };
+        self.add_and_norm(stream, normed, LN2, Some(layer))
+    }
+
+    /// The rooms of branches, and what is dropped there; none in a model without dropout.
+    fn branches(&self, site: Site) -> Option<(super::room::Branches, Option<Dropout>)> {
+        self.room.branches.map(|branches| (branches, self.dropout.at(site)))
+    }
+
+    /// The layer of four times as many channels, and GELU.
+    fn widen(&self, layer: usize, side: Side) -> Result<(), CudaError> {
+        let block = &self.room.blocks[layer];
+        let (weight, bias, c) = self.linear(FC, layer);
+        let (gelu, out, inp) = (side.of(block.fch_gelu), side.of(block.fch), side.of(block.ln2));
+        matmul::matmul_gelu_forward(self.device, gelu, out, inp, weight, bias, c)
+    }
+
+    /// The layer back, added to the stream; whether what follows is normed already.
+    fn add_wide(&self, layer: usize) -> Result<bool, CudaError> {
+        let block = &self.room.blocks[layer];
+        let (weight, bias, c) = self.linear(FC_PROJ, layer);
+        let (inp, wide) = (block.residual2.forward, block.fch_gelu.forward);
+        let residual = self.room.residuals[layer + 1];
+        let Some((branches, dropped)) = self.branches(Site::Fcproj(layer)) else {
+            matmul::matmul_residual_forward(self.device, residual, wide, weight, bias, inp, c)?;
+            return Ok(false);
+        };
+        let branch = branches.fcproj;
+        matmul::matmul_forward(self.device, branch, wide, weight, bias, c)?;
+        let stream = Residual { residual, inp, branch, dropout: dropped };
+        let (normed, norm, next) = match self.room.blocks.get(layer + 1) {
+            Some(next) => (Self::first_norm(next, Side::Forward), LN1, Some(layer + 1)),
+            None => (self.last_norm(), LNF, None),
+        };
+        self.add_and_norm(stream, normed, norm, next)?;
+        Ok(true)
+    }
+
+    /// The losses of all rows, chunk by chunk, and their mean's sum with those before; with `loss_scale` the gradients of
+    /// that many times the mean, down to the stream before the last norm.
+    pub fn classify(&self, loss_scale: Option<f32>) -> Result<(), CudaError> {
+        let room = self.room;
+        let (c, v, n) = (self.c(), self.sizes.v as u64, room.targets.len());
+        let wte = Self::needed(self.weight(Tensor::Wte, None));
+        let padded = wte.len() / c;
+        let mean = 1.0 / n as f32;
+        let mut first = 0;
+        while first < n {
+            let rows = self.chunk_rows.min(n - first);
+            let lnf = room.lnf.part(first * c, rows * c)?;
+            let logits = room.logits.part(0, rows * padded)?;
+            let (losses, targets) = (room.losses.part(first, rows)?, room.targets.part(first, rows)?);
+            matmul::matmul_forward(self.device, logits, lnf, wte, None, c)?;
+            classifier(self.device, losses, logits, targets, v, loss_scale.map(|scale| scale * mean))?;
+            if loss_scale.is_some() {
+                self.weight_gradient(self.grad(Tensor::Wte, None), logits, lnf, c)?;
+                // The rows are needed no more: their gradient takes their place.
+                matmul::matmul_backward_inp(self.device, lnf, logits, wte, c)?;
+            }
+            first += rows;
+        }
+        losses_sum(self.device, room.loss, room.losses, mean, false)?;
+        if loss_scale.is_some() {
+            let saved = (room.residuals[self.n_layer()], room.lnf_mean, room.lnf_rstd);
+            self.norm_backward((room.dresidual, false), room.lnf, saved, LNF, None)?;
+        }
+        Ok(())
+    }
+
+    /// From the gradient of the stream before the last norm to the embeddings'.
+    pub fn backward(&self, tokens: &TokenOrder) -> Result<(), CudaError> {
+        for layer in (0..self.n_layer()).rev() {
+            self.block_backward(layer)?;
+        }
+        let [dwte, dwpe] = [Tensor::Wte, Tensor::Wpe].map(|tensor| Self::needed(self.grad(tensor, None)));
+        // Rows of padding stand behind the vocabulary.
+        let dwte = dwte.part(0, self.sizes.v as u64 * self.c())?;
+        let (gradients, order) = (encoder_backward::Gradients { dwte, dwpe }, (tokens, self.room.token_order));
+        let (positions, dropped) = (self.positions(), self.dropout.at(Site::Encoded));
+        encoder_backward(self.device, gradients, self.room.dresidual, order, positions, self.c(), dropped)
+    }
+
+    fn block_backward(&self, layer: usize) -> Result<(), CudaError> {
+        let (room, level, here) = (self.room, self.recompute[layer], Some(layer));
+        let block = &room.blocks[layer];
+        let (residual, back) = (room.residuals[layer], Side::Backward);
+        if level == Recompute::Block {
+            self.norm(Self::first_norm(block, back), residual, LN1, here)?;
+            self.attention(layer, back)?;
+            self.add_attention(layer, back)?;
+            self.widen(layer, back)?;
+        }
+
+        // The wide layers.
+        let (fch, fch_gelu, ln2) = (block.fch.backward, block.fch_gelu.backward, block.ln2.backward);
+        if matches!(level, Recompute::GeluAndLayernorm | Recompute::Attention) {
+            gelu_forward(self.device, fch_gelu, fch)?;
+        }
+        let dbranch = self.dropped(Site::Fcproj(layer), |branches| branches.dfcproj)?;
+        self.linear_gradients(FC_PROJ, layer, dbranch, fch_gelu)?;
+        let (weight, _, c) = self.linear(FC_PROJ, layer);
+        // What GELU was taken of is needed no more: its gradient takes its place.
+        matmul::matmul_gelu_backward_inp(self.device, fch, dbranch, weight, fch, c)?;
+        if matches!(level, Recompute::GeluAndLayernorm | Recompute::Attention) {
+            self.norm(Self::second_norm(block, back), block.residual2.backward, LN2, here)?;
+        }
+        self.linear_backward(FC, layer, (ln2, fch))?;
+        let saved = (block.residual2.backward, block.ln2_mean.backward, block.ln2_rstd.backward);
+        self.norm_backward((room.dresidual, true), ln2, saved, LN2, here)?;
+
+        // Attention.
+        let (ln1, atty) = (block.ln1.backward, block.atty.backward);
+        if level == Recompute::Attention {
+            self.norm(Self::first_norm(block, back), residual, LN1, here)?;
+            self.attention(layer, back)?;
+        }
+        let dbranch = self.dropped(Site::Attproj(layer), |branches| branches.dattproj)?;
+        self.linear_gradients(ATT_PROJ, layer, dbranch, atty)?;
+        let (weight, _, c) = self.linear(ATT_PROJ, layer);
+        matmul::matmul_backward_inp(self.device, room.datty, dbranch, weight, c)?;
+        let saved = attention_backward::Saved { qkv: block.qkv.backward, out: atty, lse: block.lse.backward };
+        attention_backward(self.device, room.dqkv, room.datt_rows, room.datty, saved, self.heads(layer))?;
+        if level == Recompute::GeluAndLayernorm {
+            self.norm(Self::first_norm(block, back), residual, LN1, here)?;
+        }
+        self.linear_backward(QKV, layer, (ln1, room.dqkv))?;
+        let saved = (residual, block.ln1_mean.backward, block.ln1_rstd.backward);
+        self.norm_backward((room.dresidual, true), ln1, saved, LN1, here)
+    }
+
+    /// The gradient of a branch: the stream's, dropped from as forward did.
+    fn dropped(&self, site: Site, room: fn(&super::room::Branches) -> Slice<Bf16>) -> Result<Slice<Bf16>, CudaError> {
+        let Some((branches, Some(dropped))) = self.branches(site) else { return Ok(self.room.dresidual) };
+        let out = room(&branches);
+        dropout(self.device, out, self.room.dresidual, dropped)?;
+        Ok(out)
+    }
+
+    /// A linear layer's gradients; that of its rows takes their place.
+    fn linear_backward(
+        &self,
+        linear: Linear,
+        layer: usize,
+        (inp, dout): (Slice<Bf16>, Slice<Bf16>),
+    ) -> Result<(), CudaError> {
+        self.linear_gradients(linear, layer, dout, inp)?;
+        let (weight, _, c) = self.linear(linear, layer);
+        matmul::matmul_backward_inp(self.device, inp, dout, weight, c)
+    }
+
+    /// The gradients of a linear layer's weight and bias.
+    fn linear_gradients(
+        &self,
+        (weight, bias, times): Linear,
+        layer: usize,
+        dout: Slice<Bf16>,
+        inp: Slice<Bf16>,
+    ) -> Result<(), CudaError> {
+        self.weight_gradient(self.grad(weight, Some(layer)), dout, inp, times * self.c())?;
+        let Some(dbias) = self.grad(bias, Some(layer)) else { return Ok(()) };
+        let parts = bias_backward::planes_elements(dout.len() / dbias.len(), dbias.len());
+        bias_backward(self.device, dbias, self.room.parts.part(0, parts)?, dout, true)
+    }
+
+    fn weight_gradient(
+        &self,
+        dweight: Option<Slice<f32>>,
+        dout: Slice<Bf16>,
+        inp: Slice<Bf16>,
+        c: u64,
+    ) -> Result<(), CudaError> {
+        let dweight = Self::needed(dweight);
+        let parts = self.room.parts.part(0, matmul::planes_elements(inp.len() / c, c, dweight.len() / c))?;
+        matmul::matmul_backward_weight(self.device, dweight, parts, dout, inp, c, true)
+    }
+
+    fn norm_backward(
+        &self,
+        (dinp, accumulate): (Slice<Bf16>, bool),
+        dout: Slice<Bf16>,
+        (inp, mean, rstd): (Slice<Bf16>, Slice<f32>, Slice<f32>),
+        norm: Norm,
+        layer: Option<usize>,
+    ) -> Result<(), CudaError> {
+        let dweight = Self::needed(self.grad(norm.0, layer));
+        let dbias = self.grad(norm.1, layer);
+        let parts = self.room.parts.part(0, layernorm_backward::sums_elements(mean.len(), self.c())?)?;
+        let gradients = layernorm_backward::Gradients { dinp, dweight, dbias, accumulate };
+        let saved = layernorm_backward::Saved { inp, mean, rstd };
+        layernorm_backward(self.device, gradients, parts, dout, saved, Self::needed(self.weight(norm.0, layer)))
+    }
+}

@@ -1,0 +1,259 @@
+//! The model on the card, its gradients and its optimizer's state, and what a training loop asks of them.
+
+use headroom_shared::gpt::{GptConfig, buffers::cuda::CudaTraining};
+
+use super::{
+    Bf16, CudaError, Device, Slice,
+    model::Model,
+    ops::{
+        adamw_update::{self, Rounding, adamw_update},
+        encoder_backward::TokenOrder,
+        global_norm::{self, global_norm},
+    },
+    room::Room,
+};
+use crate::{
+    cpu::{
+        adamw_update::AdamW,
+        gpt::{DropoutPass, Sizes},
+    },
+    layout::{Layout, TooLarge},
+};
+
+/// One micro-step of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Micro {
+    /// Whether gradients start anew; else they add up.
+    pub first: bool,
+    /// What the loss counts: 1 / `gradient_accumulation_steps`.
+    pub loss_scale: f32,
+    /// What is dropped.
+    pub dropout: DropoutPass,
+}
+
+/// What a model's parameters are on the host: flat, as [`Layout`] has them, without padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Params,
+    ExpAvg,
+    ExpAvgSq,
+}
+
+/// A GPT that trains on a CUDA card.
+#[derive(Debug)]
+pub struct Trainer {
+    device: Device,
+    layout: Layout,
+    sizes: Sizes,
+    plan: CudaTraining,
+    room: Room,
+    table: adamw_update::Table,
+    tokens: TokenOrder,
+    inputs: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Trainer {
+    /// Allocates everything a run needs, as its plan has it. Parameters and moments are zero until they are written.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated; the model
+    /// is larger than this machine can address, or one that the kernels are not made for.
+    pub fn new(device: &Device, config: &GptConfig, plan: CudaTraining) -> Result<Self, CudaError> {
+        let too_large = |_: TooLarge| CudaError::TooLarge { what: "the model", value: config.n_embd() };
+        let layout = Layout::new(config).map_err(too_large)?;
+        let t = usize::try_from(config.block_size()).map_err(|_| too_large(TooLarge))?;
+        let sizes = Sizes::new(config, t).map_err(too_large)?;
+        let room = Room::new(device, config, &plan)?;
+        // What pads the vocabulary is zero and stays so; gaps between tensors are never told apart from them.
+        device.zero(room.arena.whole())?;
+        let parameter = |(i, of): (usize, &super::room::Parameter)| adamw_update::Parameter {
+            weight: of.weight,
+            master: Some(of.master),
+            m: of.m,
+            v: of.v,
+            grad: of.grad,
+            decayed: layout.entries()[i].parameter.decayed,
+        };
+        let parameters: Vec<_> = room.parameters.iter().enumerate().map(parameter).collect();
+        let table = adamw_update::Table::new(&parameters)?;
+        device.write(room.table, table.words())?;
+        let n = usize::try_from(room.inputs.len()).map_err(|_| too_large(TooLarge))?;
+        let tokens = TokenOrder::new(sizes.v as u64)?;
+        let (inputs, targets) = (vec![0; n], vec![0; n]);
+        Ok(Self { device: device.clone(), layout, sizes, plan, room, table, tokens, inputs, targets })
+    }
+
+    /// What was to be allocated.
+    #[must_use]
+    pub fn planned(&self) -> &CudaTraining {
+        &self.plan
+    }
+
+    /// What was allocated.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> u64 {
+        self.room.arena.bytes()
+    }
+
+    /// Where each parameter lies in the flat buffers.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The card.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The batch to be computed next, (B, T) each: inputs and targets, to be written by the caller.
+    pub fn batch_mut(&mut self) -> (&mut [u32], &mut [u32]) {
+        (&mut self.inputs, &mut self.targets)
+    }
+
+    /// Writes the parameters, flat as [`Self::layout`] has them; the kernels' weights are made of them.
+    ///
+    /// # Errors
+    /// [`CudaError::Length`], or a copy fails.
+    pub fn write_params(&mut self, params: &[f32]) -> Result<(), CudaError> {
+        self.write(Part::Params, params)?;
+        for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
+            let weights: Vec<Bf16> = params[entry.range.clone()].iter().map(|&x| Bf16::from_f32(x)).collect();
+            self.device.write(parameter.weight.part(0, weights.len() as u64)?, &weights)?;
+        }
+        Ok(())
+    }
+
+    /// Writes AdamW's first and second moments, flat.
+    ///
+    /// # Errors
+    /// As [`Self::write_params`].
+    pub fn write_moments(&mut self, exp_avg: &[f32], exp_avg_sq: &[f32]) -> Result<(), CudaError> {
+        self.write(Part::ExpAvg, exp_avg)?;
+        self.write(Part::ExpAvgSq, exp_avg_sq)
+    }
+
+    /// The parameters, flat.
+    ///
+    /// # Errors
+    /// A fault of a kernel before.
+    pub fn read_params(&self) -> Result<Vec<f32>, CudaError> {
+        self.read(Part::Params)
+    }
+
+    /// AdamW's first and second moments, flat.
+    ///
+    /// # Errors
+    /// A fault of a kernel before.
+    pub fn read_moments(&self) -> Result<(Vec<f32>, Vec<f32>), CudaError> {
+        Ok((self.read(Part::ExpAvg)?, self.read(Part::ExpAvgSq)?))
+    }
+
+    /// The gradients of the last iteration, flat.
+    ///
+    /// # Errors
+    /// A fault of a kernel before.
+    pub fn read_grads(&self) -> Result<Vec<f32>, CudaError> {
+        self.gather(|parameter| parameter.grad)
+    }
+
+    fn slice(part: Part, parameter: &super::room::Parameter) -> Slice<f32> {
+        match part {
+            Part::Params => parameter.master,
+            Part::ExpAvg => parameter.m,
+            Part::ExpAvgSq => parameter.v,
+        }
+    }
+
+    fn write(&self, part: Part, values: &[f32]) -> Result<(), CudaError> {
+        if values.len() != self.layout.len() {
+            let (expected, given) = (self.layout.len() as u64, values.len() as u64);
+            return Err(CudaError::Length { op: "write", tensor: "the parameters", expected, given });
+        }
+        for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
+            let values = &values[entry.range.clone()];
+            self.device.write(Self::slice(part, parameter).part(0, values.len() as u64)?, values)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, part: Part) -> Result<Vec<f32>, CudaError> {
+        self.gather(|parameter| Self::slice(part, parameter))
+    }
+
+    fn gather(&self, of: impl Fn(&super::room::Parameter) -> Slice<f32>) -> Result<Vec<f32>, CudaError> {
+        let mut flat = vec![0.0; self.layout.len()];
+        for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
+            let values = &mut flat[entry.range.clone()];
+            self.device.read(values, of(parameter).part(0, values.len() as u64)?)?;
+        }
+        Ok(flat)
+    }
+
+    /// The mean loss of the batch, without dropout.
+    ///
+    /// # Errors
+    /// A token of the batch is no row of the embedding; a launch or a kernel fails.
+    pub fn loss(&mut self) -> Result<f64, CudaError> {
+        self.run(None)
+    }
+
+    /// Forward and backward of the batch: adds to the gradients, and gives the mean loss.
+    ///
+    /// # Errors
+    /// As [`Self::loss`].
+    pub fn micro_step(&mut self, micro: Micro) -> Result<f64, CudaError> {
+        self.run(Some(micro))
+    }
+
+    fn run(&mut self, micro: Option<Micro>) -> Result<f64, CudaError> {
+        let room = &self.room;
+        // The order of tokens is needed by backward alone, and checks all of them.
+        self.tokens.sort(&self.targets)?;
+        self.tokens.sort(&self.inputs)?;
+        self.device.write(room.inputs, &self.inputs)?;
+        self.device.write(room.targets, &self.targets)?;
+        let model = Model {
+            device: &self.device,
+            layout: &self.layout,
+            sizes: self.sizes,
+            room,
+            recompute: &self.plan.recompute,
+            dropout: micro.map_or(DropoutPass::NONE, |micro| micro.dropout),
+            chunk_rows: self.plan.chunk_rows,
+        };
+        model.forward()?;
+        if let Some(micro) = micro {
+            if micro.first {
+                self.device.zero(room.grads)?;
+            }
+            self.device.write(room.token_order, self.tokens.words())?;
+            model.classify(Some(micro.loss_scale))?;
+            model.backward(&self.tokens)?;
+        } else {
+            model.classify(None)?;
+        }
+        let loss = self.device.download(room.loss)?;
+        Ok(loss.first().copied().map_or(f64::NAN, f64::from))
+    }
+
+    /// The length of all gradients together.
+    ///
+    /// # Errors
+    /// A launch or a kernel fails.
+    pub fn gradient_norm(&self) -> Result<f64, CudaError> {
+        let (norm, grads) = (self.room.norm, self.room.grads);
+        global_norm(&self.device, norm, self.room.parts.part(0, global_norm::N_SUMS)?, grads)?;
+        Ok(self.device.download(norm)?.first().copied().map_or(f64::NAN, f64::from))
+    }
+
+    /// Updates every parameter from its gradient. `weight_decay` is that of matrices; vectors do not decay.
+    ///
+    /// # Errors
+    /// A launch fails.
+    pub fn update(&mut self, adamw: AdamW) -> Result<(), CudaError> {
+        adamw_update(&self.device, (&self.table, self.room.table), None, adamw, Rounding::Nearest)
+    }
+}

@@ -1,0 +1,173 @@
+//! The whole model: losses and gradients of every level against the reference in f64, and a run that repeats itself bit
+//! by bit whatever is computed again.
+
+use headroom_kernels::{
+    cpu::{
+        adamw_update::AdamW,
+        gpt::{DropoutPass, Gpt},
+    },
+    cuda::{Device, Micro, Trainer},
+    rng::Stream,
+};
+use headroom_shared::gpt::{
+    GptConfig, GptShape,
+    buffers::cuda::{CudaTraining, Recompute},
+};
+
+use crate::card::{Outcome, Wrong, holds, normals};
+
+const BATCH_SIZE: u64 = 2;
+const T: usize = 24;
+
+fn config(dropout: f64, bias: bool) -> GptConfig {
+    // A vocabulary and a length that are no multiple of anything.
+    let shape =
+        GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: T as u64, vocab_size: 67, dropout, bias };
+    GptConfig::new(shape).expect("valid")
+}
+
+fn trainer(device: &Device, config: &GptConfig, recompute: [Recompute; 2]) -> Result<Trainer, Wrong> {
+    let plan = CudaTraining::new(config, BATCH_SIZE, recompute.to_vec()).expect("small");
+    let planned_bytes = plan.bytes;
+    let mut trainer = Trainer::new(device, config, plan)?;
+    assert_eq!(trainer.allocated_bytes(), planned_bytes);
+    trainer.write_params(&params(&trainer))?;
+    Ok(trainer)
+}
+
+/// Weights of deviation 0.1, scales near one; as bfloat16 keeps them, so that the reference has the same.
+fn params(trainer: &Trainer) -> Vec<f32> {
+    let mut params = normals(1, trainer.layout().len());
+    for entry in trainer.layout().entries() {
+        let is_scale = entry.name.contains("ln_") && entry.name.ends_with("weight");
+        for x in &mut params[entry.range.clone()] {
+            *x = headroom_kernels::cuda::Bf16::from_f32(*x * 0.1 + f32::from(u8::from(is_scale))).to_f32();
+        }
+    }
+    params
+}
+
+fn batch(trainer: &mut Trainer, number: u64) {
+    let mut stream = Stream::new(7, number);
+    let (x, y) = trainer.batch_mut();
+    x.iter_mut().chain(y).for_each(|token| *token = u32::try_from(stream.below(67)).expect("below 67"));
+}
+
+/// Loss and gradients of the reference, in f64.
+fn reference(config: &GptConfig, params: &[f32], x: &[u32], y: &[u32], dropout: DropoutPass) -> (f64, Vec<f64>) {
+    let gpt = Gpt::new(config, T).expect("small");
+    let params: Vec<f64> = params.iter().map(|&x| f64::from(x)).collect();
+    let pass = gpt.forward(&params, x, y, dropout);
+    let mut grads = vec![0.0; params.len()];
+    gpt.backward(&mut grads, &params, &pass, x, y, 1.0);
+    (pass.loss(), grads)
+}
+
+/// A gradient is off by what bfloat16 rounds on its way through the model: of its tensor's length, a share.
+fn check(device: &Device, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
+    let config = config(dropout, bias);
+    let mut trainer = trainer(device, &config, recompute)?;
+    batch(&mut trainer, 1);
+    let (x, y) = trainer.batch_mut();
+    let (x, y) = (x.to_vec(), y.to_vec());
+    let pass = DropoutPass { p: dropout, key: 5 };
+    let (want_loss, want) = reference(&config, &params(&trainer), &x, &y, pass);
+    let loss = trainer.micro_step(Micro { first: true, loss_scale: 1.0, dropout: pass })?;
+    if (loss - want_loss).abs() > 4e-3 * want_loss {
+        return Err(Wrong::Numbers(format!("the loss is {loss}, and {want_loss} by the reference")));
+    }
+    let got = trainer.read_grads()?;
+    for entry in trainer.layout().entries() {
+        let (got, want) = (&got[entry.range.clone()], &want[entry.range.clone()]);
+        let length = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+        let off = length(&mut got.iter().zip(want).map(|(&got, want)| f64::from(got) - want));
+        let whole = length(&mut want.iter().copied());
+        if off.is_nan() || off > 0.02 * whole + 1e-6 {
+            return Err(Wrong::Numbers(format!("{}: off by {off} of {whole}", entry.name)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn losses_and_gradients_are_those_of_the_reference() {
+    for level in Recompute::ALL {
+        for (dropout, bias) in [(0.0, true), (0.2, false)] {
+            holds(|device| check(device, dropout, bias, [level; 2]));
+        }
+    }
+    holds(|device| check(device, 0.2, true, [Recompute::Block, Recompute::GeluAndLayernorm]));
+}
+
+/// Losses, parameters and moments of a few iterations of two micro-steps.
+fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u32>, Wrong> {
+    let config = config(dropout, true);
+    let mut trainer = trainer(device, &config, recompute)?;
+    let mut bits = vec![];
+    for step in 1..=3_u64 {
+        for micro in 0..2 {
+            batch(&mut trainer, step * 2 + micro);
+            let dropout = DropoutPass { p: dropout, key: step * 2 + micro };
+            let loss = trainer.micro_step(Micro { first: micro == 0, loss_scale: 0.5, dropout })?;
+            bits.push(f32::to_bits(loss as f32));
+        }
+        let norm = trainer.gradient_norm()?;
+        let (adamw, gradient_scale) = (AdamW::EPS, 1.0_f64.min(1.0 / norm));
+        trainer.update(AdamW {
+            learning_rate: 1e-2,
+            beta1: 0.9,
+            beta2: 0.95,
+            eps: adamw,
+            weight_decay: 0.1,
+            step,
+            gradient_scale,
+        })?;
+    }
+    bits.extend(trainer.read_params()?.into_iter().map(f32::to_bits));
+    let (m, v) = trainer.read_moments()?;
+    bits.extend(m.into_iter().chain(v).map(f32::to_bits));
+    // And evaluation changes nothing.
+    batch(&mut trainer, 100);
+    bits.push(f32::to_bits(trainer.loss()? as f32));
+    Ok(bits)
+}
+
+#[test]
+fn what_is_computed_again_changes_no_bit() {
+    for dropout in [0.0, 0.2] {
+        holds(|device| {
+            let want = run(device, dropout, [Recompute::None; 2])?;
+            for level in [Recompute::None, Recompute::GeluAndLayernorm, Recompute::Attention, Recompute::Block] {
+                if run(device, dropout, [level; 2])? != want {
+                    return Err(Wrong::Numbers(format!("{level:?} with dropout {dropout}")));
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_loss_falls_on_a_batch_that_is_seen_again_and_again() {
+    holds(|device| {
+        let config = config(0.0, true);
+        let mut trainer = trainer(device, &config, [Recompute::GeluAndLayernorm, Recompute::Block])?;
+        batch(&mut trainer, 3);
+        let mut losses = vec![];
+        for step in 1..=20 {
+            let micro = Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE };
+            losses.push(trainer.micro_step(micro)?);
+            trainer.update(AdamW {
+                learning_rate: 3e-3,
+                beta1: 0.9,
+                beta2: 0.95,
+                eps: AdamW::EPS,
+                weight_decay: 0.1,
+                step,
+                gradient_scale: 1.0,
+            })?;
+        }
+        let (first, last) = (losses[0], losses[19]);
+        if last < 0.5 * first { Ok(()) } else { Err(Wrong::Numbers(format!("{losses:?}"))) }
+    });
+}
