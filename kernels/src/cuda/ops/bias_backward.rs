@@ -1,6 +1,8 @@
 //! The gradient of a linear layer's bias.
 
-use headroom_shared::gpt::buffers::cuda::workspace::{BIAS_COLUMNS, bias_part_rows, bias_parts_elements};
+/// Elements of the room that parts of the sums take.
+pub use headroom_shared::gpt::buffers::cuda::workspace::bias_parts_elements as planes_elements;
+use headroom_shared::gpt::buffers::cuda::workspace::{BIAS_COLUMNS, bias_part_rows};
 
 use super::{count, eights, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
@@ -12,7 +14,7 @@ const OP: &str = "bias_backward";
 
 /// The sum of each column, added to what is there where `accumulate` says so.
 ///
-/// Shapes: `dout` (N, OC) → `dbias` (OC), with `planes` ([`bias_parts_elements`]) in between; OC a multiple of 8.
+/// Shapes: `dout` (N, OC) → `dbias` (OC), with `planes` ([`planes_elements`]) in between; OC a multiple of 8.
 /// Numerics: f32, in an order that N and OC alone decide.
 /// Twin: [`crate::cpu::matmul::matmul_backward`].
 ///
@@ -33,7 +35,7 @@ pub fn bias_backward(
     eights(OP, "OC", oc)?;
     let n = dout.len() / oc;
     dout.expect(OP, "dout", n * oc)?;
-    planes.expect(OP, "planes", bias_parts_elements(n, oc))?;
+    planes.expect(OP, "planes", planes_elements(n, oc))?;
     if n == 0 {
         return if accumulate { Ok(()) } else { device.zero(dbias) };
     }

@@ -2,7 +2,9 @@
 
 mod sizes;
 
-use headroom_shared::gpt::buffers::cuda::workspace::{TILE, weight_part_rows, weight_parts_elements};
+/// Elements of the room that parts of a weight's gradient take.
+pub use headroom_shared::gpt::buffers::cuda::workspace::weight_parts_elements as planes_elements;
+use headroom_shared::gpt::buffers::cuda::workspace::{TILE, weight_part_rows};
 
 use super::{count, eights, layernorm_forward::or_null, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
@@ -145,7 +147,7 @@ pub fn matmul_gelu_backward_inp(
 
 /// The gradient of the weight of [`matmul_forward`], added to what is there where `accumulate` says so.
 ///
-/// Shapes: `dout` (N, OC), `inp` (N, C) → `dweight` (OC, C), with `planes` ([`weight_parts_elements`]) in between; C and OC
+/// Shapes: `dout` (N, OC), `inp` (N, C) → `dweight` (OC, C), with `planes` ([`planes_elements`]) in between; C and OC
 /// multiples of 8.
 /// Numerics: sums of f32, in an order that N, C and OC alone decide.
 /// Twin: [`crate::cpu::matmul::matmul_backward`].
@@ -166,7 +168,7 @@ pub fn matmul_backward_weight(
     let sizes = Sizes::new(OP, inp.len(), dweight.len(), c)?;
     sizes.check(OP, ("inp", inp), ("dout", dout))?;
     let (wide_n, wide_oc) = (u64::from(sizes.n), u64::from(sizes.oc));
-    planes.expect(OP, "planes", weight_parts_elements(wide_n, c, wide_oc))?;
+    planes.expect(OP, "planes", planes_elements(wide_n, c, wide_oc))?;
     if wide_n == 0 {
         return if accumulate { Ok(()) } else { device.zero(dweight) };
     }
