@@ -189,7 +189,7 @@ fn attention_gives_the_same_bits_each_time() {
 #[test]
 fn mistakes_in_attention_are_noticed() {
     let (case, dropping) = (Case::new([1, 200, 1, 64], 0.0), Case::new([1, 70, 1, 64], 0.3));
-    for mutation in ["no_barrier", "waits_too_little", "mask_off_by_one", "a_sum_not_rescaled"] {
+    for mutation in ["no_barrier", "waits_too_little", "into_a_stage_in_use", "mask_off_by_one", "a_sum_not_rescaled"] {
         catches("attention_forward_64", mutation, |device| forward_is_right(device, &case));
     }
     catches("attention_forward_64", "drops_by_another_row", |device| forward_is_right(device, &dropping));

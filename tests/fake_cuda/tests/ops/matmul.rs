@@ -262,6 +262,7 @@ fn mistakes_in_a_product_are_noticed() {
     for (kernel, mutation) in [
         ("matmul_forward", "no_barrier"),
         ("matmul_forward", "waits_too_little"),
+        ("matmul_forward", "into_a_stage_in_use"),
         ("matmul_forward", "no_last_step"),
         ("matmul_backward_inp", "no_barrier"),
     ] {
