@@ -372,8 +372,11 @@ DEVICE Normal normal_distribution(float x) {
     float tail = fmaf(-0.08722582f, t, 0.16513658f);
     tail = fmaf(tail, t, 0.10806109f);
     tail = fmaf(tail, t, 0.15852675f);
-    tail = fmaf(tail, t, 0.15547151f) * t * bell;
-    return Normal{x < 0.0f ? tail : 1.0f - tail, 0.39894228f * bell};
+    tail = fmaf(tail, t, 0.15547151f) * t;
+    // Said as one operation, so that the compiler has no choice in one kernel to do what it does not in another: they
+    // have to give the same bits.
+    const float below = fmaf(x < 0.0f ? tail : -tail, bell, x < 0.0f ? 0.0f : 1.0f);
+    return Normal{below, 0.39894228f * bell};
 }
 
 // x Phi(x): `cpu::gelu::gelu_forward`.

@@ -160,8 +160,8 @@ DEVICE void product(Sums& sums, Shared& shared, Operand<A_ALONG> a, Operand<B_AL
         // Into the stage of the tile before this one, which all warps have left at the last barrier.
         begin_copies(tile + STAGES - 1);
         multiply(sums, fragments[0]);
-        cp_async_wait<STAGES - 2>();
-        __syncthreads();
+        cp_async_wait<STAGES - 2>();  // the next tile
+        __syncthreads();  // all warps have it, and have left this one
         if (tile + 1 < n_tiles) {
             load<A_ALONG, B_ALONG>(fragments[0], shared.stages[(tile + 1) % STAGES], 0);
         }

@@ -2,10 +2,13 @@
 
 mod sizes;
 
-use sizes::Sizes;
+/// Elements of the room that parts of a weight's gradient take.
+pub use headroom_shared::gpt::buffers::cuda::workspace::weight_parts_elements as planes_elements;
+use headroom_shared::gpt::buffers::cuda::workspace::{TILE, weight_part_rows};
 
 use super::{count, eights, layernorm_forward::or_null, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
+use sizes::Sizes;
 
 static MODULE: Module = Module { name: "matmul", ptx: include_str!("../../../ptx/matmul.ptx") };
 static FORWARD: Kernel = kernel("matmul_forward");
@@ -18,16 +21,6 @@ static BACKWARD_WEIGHT: Kernel = kernel("matmul_backward_weight");
 const fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name, threads: 128, shared_bytes: 49152 }
 }
-
-/// Rows and columns of a block's part of the product.
-const TILE: u64 = 128;
-/// Elements of a step along the dimension that is summed over.
-const DEPTH: u64 = 32;
-/// Blocks that the weight's gradient is shared out among, where its tiles are fewer: two for each multiprocessor of a large
-/// card, twice. The same on every card, so that a sum's order is, too.
-const BLOCKS: u64 = 512;
-/// Rows that are worth a block at least: what it then writes is a small part of what it read.
-const ROWS: u64 = 512;
 
 /// A linear layer over rows.
 ///
@@ -152,23 +145,6 @@ pub fn matmul_gelu_backward_inp(
     sizes.launch_rows(device, &GELU_BACKWARD_INP, c, &[&dinp, &dout, &weight, &pre, &n, &c, &oc])
 }
 
-/// Elements of the room that parts of a weight's gradient take, for `n` rows: 0 where one block sums a tile's.
-#[must_use]
-pub const fn planes_elements(n: u64, c: u64, oc: u64) -> u64 {
-    let n_planes = n.div_ceil(split(n, c, oc));
-    if n_planes > 1 { n_planes * oc * c } else { 0 }
-}
-
-/// Rows of a block, a multiple of [`DEPTH`].
-const fn split(n: u64, c: u64, oc: u64) -> u64 {
-    let tiles = c.div_ceil(TILE) * oc.div_ceil(TILE);
-    let asked = if tiles == 0 { 1 } else { BLOCKS / tiles };
-    let most = n / ROWS;
-    let n_planes = if asked < most { asked } else { most };
-    let rows = if n_planes > 1 { n.div_ceil(n_planes) } else { n };
-    if rows == 0 { DEPTH } else { rows.next_multiple_of(DEPTH) }
-}
-
 /// The gradient of the weight of [`matmul_forward`], added to what is there where `accumulate` says so.
 ///
 /// Shapes: `dout` (N, OC), `inp` (N, C) → `dweight` (OC, C), with `planes` ([`planes_elements`]) in between; C and OC
@@ -196,7 +172,7 @@ pub fn matmul_backward_weight(
     if wide_n == 0 {
         return if accumulate { Ok(()) } else { device.zero(dweight) };
     }
-    let split = split(wide_n, c, wide_oc);
+    let split = weight_part_rows(wide_n, c, wide_oc);
     let n_planes = count(OP, "the number of planes", wide_n.div_ceil(split))?;
     let tiles = wide_oc.div_ceil(TILE) * c.div_ceil(TILE);
     let grid = Grid::new(tiles, 1, u64::from(n_planes))?;
@@ -206,20 +182,4 @@ pub fn matmul_backward_weight(
     let onto = u32::from(accumulate && n_planes == 1);
     device.launch(&BACKWARD_WEIGHT, grid, &[&out, &dout, &inp, &n, &c, &oc, &split, &onto])?;
     if n_planes > 1 { sum_planes(device, dweight, planes, n_planes, accumulate) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_tiles_are_shared_out_by_rows_and_many_are_not() {
-        // GPT-2's attention projection at 64 x 1024 rows: 36 tiles, 14 stretches of rows each, 504 blocks.
-        assert_eq!(split(65_536, 768, 768), 4_704);
-        assert_eq!(planes_elements(65_536, 768, 768), 14 * 768 * 768);
-        // Its vocabulary has tiles enough, and few rows are not worth it.
-        assert_eq!(planes_elements(65_536, 768, 50_304), 0);
-        assert_eq!(planes_elements(1_000, 768, 768), 0);
-        assert_eq!((split(5, 8, 8), split(0, 8, 8)), (32, 32));
-    }
 }

@@ -44,6 +44,41 @@ pub fn close(name: &str, given: &[f32], expected: &[f64], tolerance: Tolerance) 
     )))
 }
 
+/// The same with a bound for each: what went into a sum that nearly cancels may be far more than the sum.
+pub fn close_each(name: &str, given: &[f32], expected: &[f64], bounds: &[f64]) -> Outcome {
+    if given.len() != expected.len() || bounds.len() != expected.len() || given.is_empty() {
+        return Err(Wrong::Numbers(format!("{name}: {} results for {}", given.len(), expected.len())));
+    }
+    let off = |i: usize| {
+        let off = (f64::from(given[i]) - expected[i]).abs() / bounds[i].max(f64::MIN_POSITIVE);
+        if off.is_nan() { f64::INFINITY } else { off }
+    };
+    let n_wrong = (0..given.len()).filter(|&i| off(i) > 1.0).count();
+    match (0..given.len()).max_by(|&a, &b| off(a).total_cmp(&off(b))) {
+        Some(i) if n_wrong > 0 => Err(Wrong::Numbers(format!(
+            "{name}: {n_wrong} of {} are off, the worst being element {i}: {} instead of {}, {:.1} times what is tolerated",
+            given.len(),
+            given[i],
+            expected[i],
+            off(i)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn what_is_off_by_its_own_bound_is_found() {
+    assert!(close_each("x", &[1.0, 2.001], &[1.0, 2.0], &[0.0, 0.002]).is_ok());
+    for (given, told) in [
+        (vec![1.0, 2.003], "1 of 2 are off, the worst being element 1: 2.003 instead of 2, 1.5 times"),
+        (vec![f32::NAN, 2.0], "1 of 2 are off, the worst being element 0: NaN instead of 1"),
+        (vec![1.0], "1 results for 2"),
+    ] {
+        let error = close_each("x", &given, &[1.0, 2.0], &[0.001, 0.002]).expect_err("it is off");
+        assert!(matches!(&error, Wrong::Numbers(text) if text.contains(told)), "{error:?}");
+    }
+}
+
 #[test]
 fn what_is_off_is_found() {
     let tolerance = Tolerance { absolute: 1e-6, relative: 1e-3 };

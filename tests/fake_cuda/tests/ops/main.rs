@@ -2,6 +2,7 @@
 //! where there is none on the emulated one.
 
 mod adamw;
+mod attention;
 mod card;
 mod classifier;
 mod compare;
@@ -11,5 +12,6 @@ mod gelu;
 mod global_norm;
 mod layernorm;
 mod losses;
+mod matmul;
 mod numbers;
 mod trainer;

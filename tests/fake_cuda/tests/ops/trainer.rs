@@ -21,8 +21,7 @@ const T: usize = 24;
 
 fn config(dropout: f64, bias: bool) -> GptConfig {
     // A vocabulary and a length that are no multiple of anything.
-    let shape =
-        GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: T as u64, vocab_size: 67, dropout, bias };
+    let shape = GptShape { n_layer: 2, n_head: 2, n_embd: 64, block_size: T as u64, vocab_size: 67, dropout, bias };
     GptConfig::new(shape).expect("valid")
 }
 

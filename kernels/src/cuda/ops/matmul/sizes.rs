@@ -1,6 +1,8 @@
 //! A product's sizes, checked once for every op, and its grid.
 
-use super::{TILE, count, eights};
+use headroom_shared::gpt::buffers::cuda::workspace::TILE;
+
+use super::{count, eights};
 use crate::cuda::{Argument, Bf16, CudaError, Device, Grid, Kernel, Slice};
 
 /// What kernels count rows and columns with reaches past a product's end by less than two tiles.
