@@ -59,6 +59,8 @@ pub struct Config {
     pub is_printed: bool,
     /// The last iteration of the run; `None` where that is no number.
     pub max_iters: Option<u64>,
+    /// The same where the run printed it, and it is not only nanoGPT's default or what we were told.
+    pub printed_max_iters: Option<u64>,
     /// Whether it trains on CUDA at all.
     pub is_on_cuda: bool,
 }
@@ -83,8 +85,9 @@ impl Config {
     fn new(text: String, sources: Vec<Source>, world_size: u64, is_printed: bool) -> Self {
         let mut settings = read(&sources);
         let max_iters = settings.get_u64("max_iters");
+        let printed_max_iters = max_iters.filter(|_| is_printed && settings.is_set("max_iters"));
         let is_on_cuda = settings.get_str("device").is_none_or(|device| device.starts_with("cuda"));
-        Self { text, sources, world_size, is_printed, max_iters, is_on_cuda }
+        Self { text, sources, world_size, is_printed, max_iters, printed_max_iters, is_on_cuda }
     }
 
     /// The session on a card.
@@ -167,8 +170,13 @@ mod tests {
         // The defaults: 40 micro-steps shared by two, 1024 tokens a sequence.
         assert_eq!(request.train.tokens_per_iteration(request.gpt.block_size()), Some(163_840));
         assert_eq!((printed.max_iters, printed.is_on_cuda), (Some(600_000), true));
-        let given = Config::given(&command, vec![Source::File { name: "c.py".into(), text: "device = 'cpu'".into() }]);
+        assert_eq!(printed.printed_max_iters, None, "it is nanoGPT's default");
+        let said = Config::printed(&command, "Overriding: max_iters = 40\n");
+        assert_eq!((said.max_iters, said.printed_max_iters), (Some(40), Some(40)));
+        let text = "device = 'cpu'\nmax_iters = 7".to_owned();
+        let given = Config::given(&command, vec![Source::File { name: "c.py".into(), text }]);
         assert_eq!((given.world_size, given.is_on_cuda), (2, false));
+        assert_eq!((given.max_iters, given.printed_max_iters), (Some(7), None));
         let nothing = Config::printed(&words("python train.py"), "tokens per iteration will be: 491,520\n");
         assert_eq!((nothing.world_size, nothing.sources.len()), (1, 0));
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     alert::Alert,
-    run::{Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
 };
 
 /// One of them.
@@ -46,6 +46,13 @@ pub enum What {
     RunPlanned {
         /// What came out.
         plan: PlanSummary,
+    },
+    /// What it prints contradicts the plan: there is none, and what was planned before is taken back.
+    RunUnplanned {
+        /// What it is.
+        contradiction: Contradiction,
+        /// As in [`Run::max_iters`]; `None` where only the config says it, and not the run.
+        max_iters: Option<u64>,
     },
     /// An iteration was printed.
     RunIteration(Iteration),

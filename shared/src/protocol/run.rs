@@ -49,12 +49,37 @@ pub struct Run {
     /// What the plan of this very config says, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanSummary>,
+    /// Why it has none, where what it prints is not what its config comes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contradiction: Option<Contradiction>,
     /// The out-of-memory message that it died of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom: Option<String>,
     /// What that message means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
+}
+
+/// A figure that a run prints and that its config, as it is planned, does not come to: the run is of another model or
+/// loop than the plan's, and nothing is believed of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contradiction {
+    /// Which.
+    pub figure: Figure,
+    /// As printed.
+    pub printed: f64,
+    /// As planned.
+    pub planned: f64,
+}
+
+/// What is held against the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// `number of parameters`, which leaves the position embeddings out, in millions.
+    ParametersMillions,
+    /// `tokens per iteration will be`.
+    TokensPerIteration,
 }
 
 /// What an out-of-memory message means, in the words of the command line, which are English.

@@ -13,7 +13,7 @@ use super::{
     history::{History, Metric, Past, Series},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Contradiction, Diagnosis, Evaluation, Figure, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState, State},
     *,
 };
@@ -148,6 +148,10 @@ fn plan() -> PlanSummary {
     }
 }
 
+fn contradiction() -> Contradiction {
+    Contradiction { figure: Figure::ParametersMillions, printed: 7.23, planned: 10.65 }
+}
+
 fn run() -> Run {
     Run {
         id: "0123456789abcdef".to_owned(),
@@ -166,6 +170,7 @@ fn run() -> Run {
         gpu_memory_peak_bytes: Some(6 * GIB),
         energy_joules: Some(3600.0),
         plan: Some(plan()),
+        contradiction: None,
         oom: None,
         diagnosis: None,
     }
@@ -263,6 +268,11 @@ fn every_event_has_its_form() {
         What::RunConfig { config: "batch_size = 64\n".to_owned(), max_iters: Some(5000) },
         What::RunParameters { parameters_millions: 10.65 },
         What::RunPlanned { plan: plan() },
+        What::RunUnplanned { contradiction: contradiction(), max_iters: Some(5000) },
+        What::RunUnplanned {
+            contradiction: Contradiction { figure: Figure::TokensPerIteration, printed: 491_520.0, planned: 163_840.0 },
+            max_iters: None,
+        },
         What::RunIteration(iteration()),
         What::RunEvaluation(evaluation()),
         What::RunCheckpoint { folder: "out".to_owned() },

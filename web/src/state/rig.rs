@@ -371,6 +371,7 @@ const fn is_told(what: &What) -> bool {
             | What::RunConfig { .. }
             | What::RunParameters { .. }
             | What::RunPlanned { .. }
+            | What::RunUnplanned { .. }
             | What::RunMemory { .. }
             | What::Unknown
     )

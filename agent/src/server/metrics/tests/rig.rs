@@ -230,6 +230,7 @@ fn run() -> Run {
             max_memory_reserved: 7 * GIB,
             phases: vec![],
         }),
+        contradiction: None,
         oom: None,
         diagnosis: None,
     }
