@@ -82,7 +82,8 @@ pub enum Figure {
     TokensPerIteration,
 }
 
-/// What an out-of-memory message means, in the words of the command line, which are English.
+/// What an out-of-memory message means: in the words of the command line, which are English, and in those of the page's
+/// other languages. Who diagnosed it has the run's card and whole config, and a page has neither them nor the simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// What happened: which tensor, when, and what was in its way.
@@ -93,6 +94,31 @@ pub struct Diagnosis {
     /// That change: the command with it, or its keys where the command takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The same in the other languages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Wording>,
+}
+
+/// A diagnosis in a language.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wording {
+    /// Its code, as in [`crate::text::Language::code`].
+    pub language: String,
+    /// As in [`Diagnosis::sentence`].
+    pub sentence: String,
+    /// As in [`Diagnosis::change`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+}
+
+impl Diagnosis {
+    /// It in a language where it has that, else in English.
+    #[must_use]
+    pub fn worded(&self, language: &str) -> Wording {
+        let english =
+            || Wording { language: "en".to_owned(), sentence: self.sentence.clone(), change: self.change.clone() };
+        self.others.iter().find(|wording| wording.language == language).cloned().unwrap_or_else(english)
+    }
 }
 
 /// How a run stands.

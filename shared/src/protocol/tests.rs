@@ -13,7 +13,7 @@ use super::{
     history::{History, Metric, Past, Series},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Contradiction, Diagnosis, Evaluation, Figure, Iteration, PlanSummary, Run, RunStatus},
+    run::{Contradiction, Diagnosis, Evaluation, Figure, Iteration, PlanSummary, Run, RunStatus, Wording},
     state::{DriverState, HistoryState, State},
     *,
 };
@@ -283,6 +283,11 @@ fn every_event_has_its_form() {
                 sentence: "It failed on logits.".to_owned(),
                 change: Some("the same training, 2.1 GiB left".to_owned()),
                 command: Some("python train.py --batch_size=8".to_owned()),
+                others: vec![Wording {
+                    language: "de".to_owned(),
+                    sentence: "Er scheitert an logits.".to_owned(),
+                    change: Some("gleiches Training; lässt 2,1 GiB frei".to_owned()),
+                }],
             },
         },
         What::RunRetried { next: "1".to_owned(), changes: vec![("batch_size".to_owned(), "8".to_owned())] },

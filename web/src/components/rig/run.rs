@@ -67,6 +67,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         let now_ms = desk.agent_now_ms();
         desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
     });
+    let unplanned = Memo::new(move |_| of(desk, id, run::unplanned).flatten());
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = Memo::new(move |_| of(desk, id, |run| share_done(run).is_some()) == Some(true));
     view! {
@@ -95,6 +96,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
             </svg>
         }))}
         <Oom desk id />
+        {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part(move || all.get().into_iter().map(fact).collect_view())}
         </dl>
