@@ -33,7 +33,7 @@ use headroom_shared::protocol::{
     state::HistoryState,
 };
 
-use crate::clock::now_ms;
+use crate::{clock::now_ms, platform::Process};
 pub use archive::{Archive, Card};
 pub use backup::BackupError;
 use file::HistoryFile;
@@ -220,6 +220,7 @@ impl Recorder {
     pub fn open(folder: &Path) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
         let writer = Writer::new(HistoryFile::new(folder), Keep::default(), Role::Watcher);
+        let writer = writer.watched_by(Process::this());
         let thread = Thread::start(writer, Arc::clone(&queue), |_| {})?;
         Ok(Self { queue, thread })
     }

@@ -181,6 +181,35 @@ fn a_run_that_prints_other_figures_than_its_config_s_has_no_prediction() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_watcher_that_is_killed_leaves_a_run_that_ended_then() {
+    let history = folder();
+    let mut serve = Command::new(headroom());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(history.path());
+    serve.env("HEADROOM_NVML", history.path().join("none")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _agent = Running(serve.spawn().expect("headroom runs"));
+    let mut command = watch(&history, None, &[], &["sh", "-c", "echo number of parameters: 1.00M; read end"]);
+    let mut watcher = Running(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("headroom runs"));
+    let stands = || runs(&history).first().map(|run| run.status);
+    eventually("a run", || stands() == Some(RunStatus::Running));
+    // It stays so for longer than it takes to miss one that is gone.
+    thread::sleep(Duration::from_secs(5));
+    assert_eq!(stands(), Some(RunStatus::Running));
+    watcher.0.kill().expect("it is ours");
+    let killed_ms = now_ms();
+    let killed = Instant::now();
+    eventually("that it is lost", || stands() == Some(RunStatus::Lost));
+    assert!(killed.elapsed() < Duration::from_secs(8), "{:?}", killed.elapsed());
+    let ended_ms = runs(&history)[0].ended_ms.expect("it ended");
+    assert!((killed_ms - 6000..=killed_ms).contains(&ended_ms), "{ended_ms} for {killed_ms}");
+}
+
+#[cfg(target_os = "linux")]
+fn now_ms() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().ok().and_then(|now| u64::try_from(now.as_millis()).ok()).expect("a time")
+}
+
+#[test]
 fn a_run_that_is_started_again_names_the_next() {
     let history = folder();
     let script = history.path().join("train.py");
@@ -198,6 +227,17 @@ fn a_run_that_is_started_again_names_the_next() {
     assert!(first.oom.as_ref().is_some_and(|message| message.contains("Tried to allocate 6.14 GiB")), "{first:?}");
     assert_eq!([first.status, second.status], [RunStatus::Exited { code: 1 }, RunStatus::Exited { code: 0 }]);
     assert_eq!(second.oom, None);
+    // What it means is there in each language, with the figures as that writes them.
+    let diagnosis = first.diagnosis.as_ref().expect("a diagnosis");
+    assert!(diagnosis.sentence.contains("6.14 GiB"), "{diagnosis:?}");
+    let others: Vec<&str> = diagnosis.others.iter().map(|said| said.language.as_str()).collect();
+    assert_eq!(others, ["zh", "ja", "de"]);
+    for said in &diagnosis.others {
+        let size = if said.language == "de" { "6,14 GiB" } else { "6.14 GiB" };
+        assert!(said.sentence.contains(size) && said.sentence != diagnosis.sentence, "{said:?}");
+        let change = said.change.as_ref().expect("a change");
+        assert!(change.contains("GiB") && change.contains('%') && !change.contains("same training"), "{change}");
+    }
     let retried = events(&history).into_iter().find_map(|what| match what {
         What::RunRetried { next, changes } => Some((next, changes)),
         _ => None,

@@ -72,7 +72,7 @@ impl Error {
                 store::Error::NoRun(_) => Some("`headroom runs` lists them".to_owned()),
                 store::Error::Ambiguous(..) => Some("give one more digit".to_owned()),
                 store::Error::NotEnded(_) => {
-                    Some("end it first; a run whose watcher is gone counts as lost a minute later".to_owned())
+                    Some("end it first; a run whose watcher is gone counts as lost some seconds later".to_owned())
                 }
                 store::Error::Unusable(_) => {
                     Some("`headroom serve` sets a damaged file aside and begins a new one".to_owned())

@@ -73,7 +73,7 @@ impl Archive {
     /// # Errors
     /// There is none, or history cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, Error> {
-        self.ask(None, |connection| events::run(connection, id))?.ok_or_else(|| Error::NoRun(id.to_owned()))
+        self.ask(None, |connection| events::standing(connection, id))?.ok_or_else(|| Error::NoRun(id.to_owned()))
     }
 
     /// One run, by a beginning of its number that no other has.
@@ -198,7 +198,7 @@ impl Archive {
         }
         self.change(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let Some(run) = events::run(&transaction, id)? else {
+            let Some(run) = events::standing(&transaction, id)? else {
                 return Err(Refused::No(Error::NoRun(id.to_owned())));
             };
             if !run.status.has_ended() {

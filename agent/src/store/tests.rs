@@ -58,6 +58,12 @@ impl Rig {
         Self { now_ms: self.now_ms, ..Self::on(&self.folder, role) }
     }
 
+    /// A watcher that can be asked for as this process.
+    #[cfg(target_os = "linux")]
+    fn watched_by(self, process: Process) -> Self {
+        Self { writer: self.writer.watched_by(Some(process)), ..self }
+    }
+
     fn turn(&mut self) {
         let Self { writer, queue, now_ms, told, .. } = self;
         writer.turn(queue, *now_ms, false, &|news| told.borrow_mut().push(news));

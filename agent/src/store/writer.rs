@@ -19,22 +19,27 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
     Keep, Told,
-    events::{self, Batch},
+    events::{self, Batch, Watch},
     file::{HistoryFile, Identity, Trouble, Trust},
     queue::Queue,
     rollup,
     samples::{self, Places},
 };
+use crate::platform::Process;
 use state::Health;
 
 /// Telemetry is written together; a kill takes at most this much of it.
 const TELEMETRY_EVERY_MS: u64 = 1000;
 /// Samples are rolled up as often as the finest bucket ends.
 const ROLL_UP_EVERY_MS: u64 = 10_000;
-/// What is old is cut off, runs without a watcher are looked for.
+/// What is old is cut off.
 const TIDY_EVERY_MS: u64 = 60_000;
 /// A watcher's sign of life.
 const SEEN_EVERY_MS: u64 = 5000;
+/// A run is lost whose watcher missed three of them, where nothing else is known of it; a second for the way.
+const LOST_AFTER_MS: u64 = 3 * SEEN_EVERY_MS + 1000;
+/// Runs without a watcher are looked for: one whose process is gone is lost after no more than this.
+const LOOK_EVERY_MS: u64 = 2000;
 /// A turn that comes so late comes after a sleep of the machine, and watchers slept as well.
 const SLEPT_MS: u64 = 10_000;
 /// Events that are written in one transaction, or told in one go, at most: a few milliseconds.
@@ -68,6 +73,7 @@ struct Done {
     telemetry_ms: u64,
     roll_up_ms: u64,
     tidy_ms: u64,
+    look_ms: u64,
     seen_ms: u64,
 }
 
@@ -88,6 +94,10 @@ pub struct Writer {
     told_before: HashSet<u64>,
     /// A watcher's runs.
     watched: HashMap<String, Run>,
+    /// And its process, where the system tells it.
+    process: Option<Process>,
+    /// Since when the machine is awake, as far as this program saw.
+    awake_ms: u64,
 }
 
 /// Where news go.
@@ -108,7 +118,15 @@ impl Writer {
             last_told: None,
             told_before: HashSet::new(),
             watched: HashMap::new(),
+            process: None,
+            awake_ms: 0,
         }
+    }
+
+    /// The watcher can be asked for as this process.
+    pub fn watched_by(mut self, process: Option<Process>) -> Self {
+        self.process = process;
+        self
     }
 
     /// Events after this number are news; without one, those are that come once the file is open.
@@ -119,6 +137,9 @@ impl Writer {
 
     /// Does what is due. `flush` is the last turn, or one of the last: nothing waits for its time.
     pub fn turn(&mut self, queue: &Queue, now_ms: u64, flush: bool, tell: Tell<'_>) {
+        if is_due(self.done.turn_ms, SLEPT_MS, now_ms) {
+            self.awake_ms = now_ms;
+        }
         if flush || self.health.may_try(now_ms) {
             match self.work(queue, now_ms, flush, tell) {
                 Ok(()) => self.is_well(queue, now_ms, tell),
@@ -164,8 +185,12 @@ impl Writer {
             self.done.roll_up_ms = now_ms;
         }
         if is_due(self.done.tidy_ms, TIDY_EVERY_MS, now_ms) {
-            wrote |= self.tidy(open, now_ms)?;
+            self.tidy(open, now_ms)?;
             self.done.tidy_ms = now_ms;
+        }
+        if is_due(self.done.look_ms, LOOK_EVERY_MS, now_ms) {
+            wrote |= self.lose(open, now_ms)?;
+            self.done.look_ms = now_ms;
         }
         self.tell_new(open, wrote, tell)
     }
@@ -218,7 +243,10 @@ impl Writer {
         if let Some(oldest_ms) = telemetry.iter().map(|telemetry| telemetry.time_ms).min() {
             rollup::reopen(&transaction, oldest_ms)?;
         }
-        let mut batch = Batch::new(&transaction, now_ms, self.role == Role::Watcher);
+        let mut batch = Batch::new(&transaction, now_ms);
+        if self.role == Role::Watcher {
+            batch = batch.of_watcher(self.process.as_ref());
+        }
         if is_seen {
             give_sign(&transaction, &mut batch, &self.watched, now_ms)?;
         }
@@ -255,20 +283,39 @@ impl Writer {
         Ok(true)
     }
 
-    /// Cuts off what is old and looks for runs whose watchers are gone; gives whether there were any.
-    fn tidy(&self, open: &mut Open, now_ms: u64) -> Result<bool, Trouble> {
+    /// Cuts off what is old.
+    fn tidy(&self, open: &mut Open, now_ms: u64) -> Result<(), Trouble> {
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         rollup::cut_old(&transaction, &self.keep, now_ms)?;
-        let slept = self.done.turn_ms != 0 && is_due(self.done.turn_ms, SLEPT_MS, now_ms);
-        let lost = if slept { vec![] } else { events::unwatched(&transaction, now_ms)? };
-        let mut batch = Batch::new(&transaction, now_ms, false);
-        for run in &lost {
-            add(&mut batch, run, now_ms, &What::RunStatus { status: RunStatus::Lost, energy_joules: None })?;
+        transaction.commit()?;
+        rollup::bound(&mut open.connection, &self.keep, now_ms)?;
+        Ok(())
+    }
+
+    /// Ends runs whose watchers are gone, at their last sign of life; gives whether there were any.
+    fn lose(&self, open: &mut Open, now_ms: u64) -> Result<bool, Trouble> {
+        let silent_ms = now_ms.saturating_sub(LOST_AFTER_MS);
+        let is_gone = |watch: &Watch| match watch.process.as_ref().and_then(Process::lives) {
+            Some(lives) => !lives,
+            // Who slept with the machine has as long again to say so.
+            None => watch.seen_ms < silent_ms && self.awake_ms <= silent_ms,
+        };
+        let gone: Vec<Watch> = events::watches(&open.connection)?.into_iter().filter(is_gone).collect();
+        if gone.is_empty() {
+            return Ok(false);
+        }
+        let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut batch = Batch::new(&transaction, now_ms);
+        for watch in &gone {
+            // The last that it wrote may have come since, its run's end among it; what came is looked at next time.
+            if events::is_unchanged(&transaction, watch)? {
+                let lost = What::RunStatus { status: RunStatus::Lost, energy_joules: None };
+                add(&mut batch, &watch.run, watch.seen_ms, &lost)?;
+            }
         }
         batch.finish()?;
         transaction.commit()?;
-        rollup::bound(&mut open.connection, &self.keep, now_ms)?;
-        Ok(!lost.is_empty())
+        Ok(true)
     }
 
     /// Tells events that are new in the file, in the order of their numbers.
@@ -299,10 +346,10 @@ const fn is_due(last_ms: u64, every_ms: u64, now_ms: u64) -> bool {
     now_ms < last_ms || now_ms - last_ms >= every_ms
 }
 
-fn add(batch: &mut Batch<'_>, run: &str, now_ms: u64, what: &What) -> Result<(), Trouble> {
+fn add(batch: &mut Batch<'_>, run: &str, time_ms: u64, what: &What) -> Result<(), Trouble> {
     // A value of ours has a text.
     if let Ok(json) = serde_json::to_string(what) {
-        batch.add(now_ms, Some(run), what, &json)?;
+        batch.add(time_ms, Some(run), what, &json)?;
     }
     Ok(())
 }

@@ -112,13 +112,25 @@ fn a_run_without_its_watcher_is_lost_and_found_again() {
     }
     assert_eq!(stands(&agent), RunStatus::Running);
     agent.told();
-    for _ in 0..130 {
-        agent.turn_after(1000);
-    }
+    let silent_ms = agent.now_ms;
+    let silent_for = |agent: &mut Rig, seconds: u64| {
+        for _ in 0..seconds {
+            agent.turn_after(1000);
+        }
+    };
+    // Three signs of life are waited for, and then it is told within seconds.
+    silent_for(&mut agent, 10);
+    assert_eq!(stands(&agent), RunStatus::Running);
+    silent_for(&mut agent, 10);
     assert_eq!(stands(&agent), RunStatus::Lost);
     let told = agent.told_events();
     assert_eq!(told.iter().map(|event| &event.what).collect::<Vec<_>>(), [&status(RunStatus::Lost)]);
-    assert_eq!(agent.archive.run("a1").expect("the run").ended_ms, Some(told[0].time_ms));
+    // It ended, as far as anybody knows, when its watcher was last there, and not when that was noticed.
+    let ended_ms = agent.archive.run("a1").expect("the run").ended_ms.expect("it ended");
+    assert!((silent_ms - 5000..=silent_ms).contains(&ended_ms), "{ended_ms} for {silent_ms}");
+    assert_eq!(told[0].time_ms, ended_ms);
+    silent_for(&mut agent, 60);
+    assert_eq!(agent.told_events(), [], "told once");
     // Its process was stopped, and goes on.
     watch.now_ms = agent.now_ms;
     watch.turn_after(1000);
@@ -142,6 +154,81 @@ fn a_sleep_of_the_machine_loses_no_run() {
     }
     assert_eq!(agent.told_events(), []);
     assert_eq!(agent.archive.run("a1").expect("the run").status, RunStatus::Running);
+}
+
+/// A watcher's process that lives, this one, and one of its number that is gone.
+#[cfg(target_os = "linux")]
+fn processes() -> (Process, Process) {
+    let this = Process::this().expect("Linux says it");
+    let text = this.to_string();
+    let mut parts: Vec<&str> = text.split(' ').collect();
+    parts[1] = "1";
+    (this, parts.join(" ").parse().expect("a process"))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_whose_watcher_was_killed_is_lost_within_seconds() {
+    let mut agent = Rig::new();
+    let mut watch = agent.beside(Role::Watcher).watched_by(processes().1);
+    watch.begin("a1");
+    watch.turn();
+    // Who asks is told so at once, with an agent or without one.
+    let run = agent.archive.run("a1").expect("the run");
+    assert_eq!((run.status, run.ended_ms), (RunStatus::Lost, Some(START_MS)));
+    assert_eq!(agent.archive.runs(10).expect("runs"), [run]);
+    for _ in 0..3 {
+        agent.turn_after(1000);
+    }
+    let [event] = &agent.told_events()[..] else { panic!("one event") };
+    assert_eq!((event.time_ms, &event.what), (START_MS, &status(RunStatus::Lost)));
+    // An agent that is started long after finds it so too.
+    watch.begin("b2");
+    watch.turn();
+    let mut later = agent.beside(Role::Agent);
+    later.turn_after(3 * HOUR_MS);
+    let run = later.archive.run("b2").expect("the run");
+    assert_eq!((run.status, run.ended_ms), (RunStatus::Lost, Some(START_MS)));
+    later.archive.delete_run("b2", later.now_ms).expect("it has ended");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_whose_watcher_lives_is_not_lost_while_it_says_nothing() {
+    let mut agent = Rig::new();
+    let mut watch = agent.beside(Role::Watcher).watched_by(processes().0);
+    watch.begin("a1");
+    watch.turn();
+    // It is stopped, or the disk is full, for an hour.
+    for _ in 0..3600 {
+        agent.turn_after(1000);
+    }
+    assert_eq!(agent.archive.run("a1").expect("the run").status, RunStatus::Running);
+    watch.append(Some("a1"), status(DONE));
+    watch.now_ms = agent.now_ms;
+    watch.turn();
+    drop(watch);
+    agent.turn_after(5000);
+    assert_eq!(agent.archive.run("a1").expect("the run").status, DONE);
+}
+
+#[test]
+fn what_a_watcher_said_in_the_meantime_counts() {
+    let mut agent = Rig::new();
+    let mut watch = agent.beside(Role::Watcher);
+    watch.begin("a1");
+    watch.turn();
+    let connection = Connection::open(agent.path()).expect("the file");
+    let [found] = &events::watches(&connection).expect("runs")[..] else { panic!("one run") };
+    assert!(events::is_unchanged(&connection, found).expect("it is asked"));
+    watch.turn_after(5000);
+    assert!(!events::is_unchanged(&connection, found).expect("it is asked"), "it gave a sign");
+    let [found] = &events::watches(&connection).expect("runs")[..] else { panic!("one run") };
+    watch.append(Some("a1"), status(DONE));
+    watch.turn();
+    assert!(!events::is_unchanged(&connection, found).expect("it is asked"), "it ended");
+    assert!(events::watches(&connection).expect("runs").is_empty());
+    agent.turn();
 }
 
 #[test]
