@@ -28,11 +28,12 @@ impl Figures {
 
     fn parameters_contradict(&self, gpt: &GptConfig) -> Option<Contradiction> {
         let (printed, decimals) = self.parameters?;
-        let planned = counted(gpt)? as f64 / MILLION;
+        let [planned, with_positions] = counted(gpt)?.map(|counted| counted as f64 / MILLION);
         // Rounded to its last digit, a figure is off by half of that at most.
         let unit = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(i32::MAX));
-        let agrees = (planned - printed).abs() <= unit * (0.5 + ROUNDING);
-        (!agrees).then_some(Contradiction { figure: Figure::ParametersMillions, printed, planned })
+        let agrees = |counted: f64| (counted - printed).abs() <= unit * (0.5 + ROUNDING);
+        let found = Contradiction { figure: Figure::ParametersMillions, printed, planned };
+        (!agrees(planned) && !agrees(with_positions)).then_some(found)
     }
 
     fn tokens_contradict(&self, request: &Request) -> Option<Contradiction> {
@@ -44,9 +45,11 @@ impl Figures {
     }
 }
 
-/// Parameters as nanoGPT's `get_num_params` counts them: without the position embeddings.
-fn counted(gpt: &GptConfig) -> Option<u64> {
-    gpt.n_parameters()?.checked_sub(gpt.block_size().checked_mul(gpt.n_embd())?)
+/// Parameters as nanoGPT's `get_num_params` counts them, without the position embeddings; and with them, as whoever counts
+/// all that there are.
+fn counted(gpt: &GptConfig) -> Option<[u64; 2]> {
+    let all = gpt.n_parameters()?;
+    Some([all.checked_sub(gpt.block_size().checked_mul(gpt.n_embd())?)?, all])
 }
 
 #[cfg(test)]
@@ -87,6 +90,16 @@ mod tests {
             assert_eq!(found(millions.round(), 0, tokens), None, "{overrides:?}");
             assert_eq!(found(millions.round() + 1.0, 0, tokens), Some(Figure::ParametersMillions), "{overrides:?}");
         }
+    }
+
+    #[test]
+    fn who_counts_the_position_embeddings_too_has_the_same_model() {
+        let found = |millions| {
+            let figures = Figures { parameters: Some((millions, 2)), tokens_per_iteration: None };
+            figures.contradict(&request(&[])).map(|found| found.planned)
+        };
+        assert_eq!((found(123.59), found(124.37)), (None, None));
+        assert_eq!(found(124.0), Some(123.587_328));
     }
 
     #[test]

@@ -250,6 +250,38 @@ fn a_run_shows_its_losses_its_end_and_what_to_change() {
 }
 
 #[test]
+fn a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language() {
+    rig("a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language", async |page, agent| {
+        open_paired(page).await;
+        go(page, "rig?lang=de").await;
+        until_says(page, "[data-testid=run-name]", "shakespeare-char").await;
+        until_says(page, "[data-testid=facts]", "8,00 GiB vorhergesagt").await;
+        let id = golden("hello.json")["last_event"].as_u64().expect("a number");
+        let happens = |n: u64, what: Value| {
+            let event = json!({ "type": "event", "id": id + n, "time_ms": 1, "run": "0123456789abcdef", "what": what });
+            agent.say(event);
+        };
+        let contradiction = json!({ "figure": "parameters_millions", "printed": 162.19, "planned": 123.587 });
+        happens(1, json!({ "kind": "run_unplanned", "contradiction": contradiction, "max_iters": null }));
+        until_says(page, "[data-testid=unplanned]", "Keine Vorhersage").await;
+        until_says(page, "[data-testid=unplanned]", "162,19").await;
+        until_says(page, "[data-testid=unplanned]", "123,59").await;
+        assert!(!page.text("[data-testid=facts]").await.contains("vorhergesagt"));
+        happens(2, json!({ "kind": "run_oom", "message": "CUDA out of memory. Tried to allocate 6.14 GiB." }));
+        let english = json!({ "sentence": "It failed on logits.", "change": "the same training" });
+        happens(3, json!({ "kind": "run_diagnosed", "diagnosis": english }));
+        until_says(page, "[data-testid=diagnosis][lang=en]", "It failed on logits.").await;
+        let mut worded = english;
+        worded["others"] = json!([
+            { "language": "zh", "sentence": "它在 logits 上失败。" },
+            { "language": "de", "sentence": "Er scheitert an logits.", "change": "gleiches Training" }
+        ]);
+        happens(4, json!({ "kind": "run_diagnosed", "diagnosis": worded }));
+        until_says(page, "[data-testid=diagnosis][lang=de]", "Er scheitert an logits.gleiches Training").await;
+    });
+}
+
+#[test]
 fn a_card_opens_in_the_calculator_as_it_is_now() {
     rig("a_card_opens_in_the_calculator_as_it_is_now", async |page, agent| {
         open_paired(page).await;
