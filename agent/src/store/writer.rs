@@ -3,6 +3,7 @@
 //! The time is an argument, and the thread a loop around [`Writer::turn`]. A turn that fails leaves what waits in the
 //! queue and says why; a later one tries again.
 
+mod lost;
 mod state;
 
 use std::{
@@ -10,16 +11,12 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use headroom_shared::protocol::{
-    event::What,
-    gpu::Gpu,
-    run::{Run, RunStatus},
-};
+use headroom_shared::protocol::{event::What, gpu::Gpu, run::Run};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
     Keep, Told,
-    events::{self, Batch, Watch},
+    events::{self, Batch},
     file::{HistoryFile, Identity, Trouble, Trust},
     queue::Queue,
     rollup,
@@ -36,8 +33,6 @@ const ROLL_UP_EVERY_MS: u64 = 10_000;
 const TIDY_EVERY_MS: u64 = 60_000;
 /// A watcher's sign of life.
 const SEEN_EVERY_MS: u64 = 5000;
-/// A run is lost whose watcher missed three of them, where nothing else is known of it; a second for the way.
-const LOST_AFTER_MS: u64 = 3 * SEEN_EVERY_MS + 1000;
 /// Runs without a watcher are looked for: one whose process is gone is lost after no more than this.
 const LOOK_EVERY_MS: u64 = 2000;
 /// A turn that comes so late comes after a sleep of the machine, and watchers slept as well.
@@ -290,32 +285,6 @@ impl Writer {
         transaction.commit()?;
         rollup::bound(&mut open.connection, &self.keep, now_ms)?;
         Ok(())
-    }
-
-    /// Ends runs whose watchers are gone, at their last sign of life; gives whether there were any.
-    fn lose(&self, open: &mut Open, now_ms: u64) -> Result<bool, Trouble> {
-        let silent_ms = now_ms.saturating_sub(LOST_AFTER_MS);
-        let is_gone = |watch: &Watch| match watch.process.as_ref().and_then(Process::lives) {
-            Some(lives) => !lives,
-            // Who slept with the machine has as long again to say so.
-            None => watch.seen_ms < silent_ms && self.awake_ms <= silent_ms,
-        };
-        let gone: Vec<Watch> = events::watches(&open.connection)?.into_iter().filter(is_gone).collect();
-        if gone.is_empty() {
-            return Ok(false);
-        }
-        let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut batch = Batch::new(&transaction, now_ms);
-        for watch in &gone {
-            // The last that it wrote may have come since, its run's end among it; what came is looked at next time.
-            if events::is_unchanged(&transaction, watch)? {
-                let lost = What::RunStatus { status: RunStatus::Lost, energy_joules: None };
-                add(&mut batch, &watch.run, watch.seen_ms, &lost)?;
-            }
-        }
-        batch.finish()?;
-        transaction.commit()?;
-        Ok(true)
     }
 
     /// Tells events that are new in the file, in the order of their numbers.
