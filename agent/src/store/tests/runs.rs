@@ -279,6 +279,13 @@ fn a_run_that_cannot_be_read_hides_no_other() {
     connection.execute("UPDATE runs SET run = '{\"of\": \"later\"}' WHERE id = 'a1'", []).expect("a row");
     let runs = rig.archive.runs(10).expect("runs");
     assert_eq!(runs.iter().map(|run| run.id.as_str()).collect::<Vec<_>>(), ["b2"]);
+    // Both have no watcher; what cannot be read is not told to be lost again and again.
+    rig.told();
+    for _ in 0..60 {
+        rig.turn_after(1000);
+    }
+    let told = rig.told_events();
+    assert_eq!(told.iter().map(|event| event.run.as_deref()).collect::<Vec<_>>(), [Some("b2")]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     store::events::{self, Batch, Watch},
 };
 
-/// A run is lost whose watcher missed three of them, where nothing else is known of it; a second for the way.
+/// A run is lost whose watcher missed three signs of life, where nothing else is known of it; a second for the way.
 const LOST_AFTER_MS: u64 = 3 * SEEN_EVERY_MS + 1000;
 
 impl Writer {
@@ -29,7 +29,8 @@ impl Writer {
         let mut batch = Batch::new(&transaction, now_ms);
         for watch in &gone {
             // The last that it wrote may have come since, its run's end among it; what came is looked at next time.
-            if events::is_unchanged(&transaction, watch)? {
+            // A run that cannot be read would stay as it is, and be told again each time.
+            if events::is_unchanged(&transaction, watch)? && batch.knows(&watch.run)? {
                 let lost = What::RunStatus { status: RunStatus::Lost, energy_joules: None };
                 add(&mut batch, &watch.run, watch.seen_ms, &lost)?;
             }
