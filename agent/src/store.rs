@@ -16,6 +16,7 @@ mod resolution;
 mod rollup;
 mod samples;
 mod schema;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -24,7 +25,7 @@ mod writer;
 use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
-    Telemetry,
+    Slow, Telemetry,
     alert::Settings,
     event::{Event, What},
     gpu::Gpu,
@@ -40,6 +41,7 @@ use file::HistoryFile;
 use keep::FULL_MS;
 pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
 use queue::Queue;
+pub use range::Subject;
 use thread::Thread;
 use writer::{Role, Writer};
 
@@ -111,6 +113,11 @@ impl Store {
         self.queue.push_telemetry(telemetry);
     }
 
+    /// Keeps what is read once a second, and has a course in time; drops it where the disk is too slow.
+    pub fn slow(&self, slow: Arc<Slow>) {
+        self.queue.push_slow(slow);
+    }
+
     /// Keeps an event; it is told when it has its number.
     pub fn append(&self, run: Option<&str>, what: What) {
         self.queue.push_event(now_ms(), run, what);
@@ -179,12 +186,12 @@ impl Store {
         Ok(moments)
     }
 
-    /// A card over a range of time, in at most so many points: the finest that are left of each part of it.
+    /// A card or the machine over a range of time, as [`Archive::history`].
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
-        self.archive.history(gpu, from_ms, to_ms, n_points)
+    pub fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+        self.archive.history(subject, from_ms, to_ms, n_points)
     }
 
     /// What the owner set.

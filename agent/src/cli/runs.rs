@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_shared::protocol::run::Run;
+use headroom_shared::protocol::{history::Group, run::Run};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -97,6 +97,7 @@ struct Request {
     csv: bool,
     out: Option<PathBuf>,
     gpu: Option<String>,
+    group: Option<Group>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
 }
@@ -162,7 +163,8 @@ Works beside a running `headroom serve` and without one.
 Usage: headroom runs [--json]
        headroom runs show ID [--json]
        headroom runs export [ID] [--format csv|json] [--out FILE]
-       headroom runs export --gpu CARD [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
+       headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
+       headroom runs export --readings host [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
        headroom runs delete ID
        headroom runs backup FILE
 
@@ -171,9 +173,9 @@ Usage: headroom runs [--json]
 
 Options:
 {}
-Export gives a run's iterations and evaluations, or a card's telemetry as it is kept: full
-rate for the newest hour, 10 s for two days, minutes beyond. A reading that the card did not
-give is empty, or null.
+Export gives a run's iterations and evaluations, or the telemetry of a card or of the machine
+as it is kept: full rate for the newest hour, 10 s for two days, minutes beyond. A reading
+that the card did not give is empty, or null.
 
 A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or so long ago: 90m, 24h, 30d.
 

@@ -12,7 +12,9 @@ use super::{
     Error, events,
     file::{HistoryFile, Trouble},
     queue::Queue,
-    range, samples,
+    range::{self, Subject},
+    resolution::Resolution,
+    samples,
 };
 
 /// Moments of telemetry that are read in one go at most: what is kept at full rate.
@@ -135,28 +137,29 @@ impl Archive {
         self.ask(vec![], |connection| samples::after(connection, place_of, time_ms, n_max.min(MOMENTS_MAX)))
     }
 
-    /// A card over a range, as [`Store::history`](super::Store::history).
+    /// A card or the machine over a range of time, in at most so many points: the finest that are left of each part of
+    /// it.
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+    pub fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
         let empty = History {
-            gpu: gpu.to_owned(),
+            gpu: subject.gpu.to_owned(),
             from_ms,
             to_ms: to_ms.max(from_ms),
-            step_ms: 100,
+            step_ms: Resolution::Full.step_ms(subject.group),
             times_ms: vec![],
-            series: vec![Default::default(); headroom_shared::protocol::history::Metric::ALL.len()],
+            series: vec![Default::default(); subject.group.metrics().len()],
         };
-        self.ask(empty, |connection| range::history(connection, gpu, from_ms, to_ms, n_points))
+        self.ask(empty, |connection| range::history(connection, subject, from_ms, to_ms, n_points))
     }
 
-    /// A card over a range as it is kept: each part in rows of its own width.
+    /// The same as it is kept: each part in rows of its own width.
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn kept(&self, gpu: &str, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
-        self.ask(vec![], |connection| range::kept(connection, gpu, from_ms, to_ms))
+    pub fn kept(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
+        self.ask(vec![], |connection| range::kept(connection, subject, from_ms, to_ms))
     }
 
     /// What the owner set.

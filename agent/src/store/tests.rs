@@ -5,12 +5,14 @@ mod damage;
 mod kill;
 mod rolling;
 mod runs;
+mod slow;
 mod threads;
 
 use std::{cell::RefCell, path::PathBuf, sync::Arc};
 
 use headroom_shared::protocol::{
     gpu::Sample,
+    history::Group,
     reading::{Reading, Why},
     run::{Iteration, RunStatus},
 };
@@ -132,6 +134,11 @@ fn gpu(index: u32) -> Gpu {
 
 fn uuid(index: u32) -> String {
     format!("GPU-{index}")
+}
+
+/// What is read of a card ten times a second.
+fn fast(gpu: &str) -> Subject<'_> {
+    Subject { group: Group::Fast, gpu }
 }
 
 fn sample(gpu: u32, memory_used_bytes: u64) -> Sample {

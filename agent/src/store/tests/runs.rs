@@ -215,7 +215,7 @@ fn a_folder_where_nothing_was_kept_is_empty() {
     assert_eq!(archive.events(None, 0, 10).expect("events"), []);
     assert_eq!(archive.last_event().expect("a number"), 0);
     assert_eq!(archive.cards().expect("cards"), []);
-    let history = archive.history(&uuid(0), 0, HOUR_MS, 100).expect("a range");
+    let history = archive.history(fast(&uuid(0)), 0, HOUR_MS, 100).expect("a range");
     assert_eq!((history.times_ms.len(), history.series.len()), (0, 7));
     assert!(matches!(archive.delete_run("a1", 0), Err(Error::NoRun(_))));
     assert_eq!(rig.names(), [""; 0], "asking begins no file");

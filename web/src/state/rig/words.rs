@@ -44,7 +44,8 @@ pub fn metric(metric: Metric, number: f64) -> String {
         Metric::Utilization | Metric::MemoryUtilization => value(number, 0, "%"),
         Metric::Power => value(number, 0, "W"),
         Metric::Temperature => value(number, 0, "°C"),
-        Metric::ClockSm | Metric::ClockMemory => value(number, 0, "MHz"),
+        // Clocks: no other is shown as a number of its own.
+        _ => value(number, 0, "MHz"),
     }
 }
 
