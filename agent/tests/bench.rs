@@ -136,11 +136,8 @@ fn reading_the_cards_has_figures() {
     assert!(line["moments"].as_u64() > Some(20), "{line}");
     let readings = line["readings"].as_array().expect("readings");
     assert!(readings.len() > 15 && readings.iter().all(|reading| reading["micros"].is_number()), "{line}");
-    assert_eq!(line["sample"]["memory_used_bytes"], 7_u64 << 30, "{line}");
-    assert_eq!(
-        (&line["card"]["memory_total_bytes"], &line["slow"]["fan_percent"]),
-        (&(12_u64 << 30).into(), &38.into())
-    );
+    // What the readings are, `headroom doctor` tells.
+    assert!(["card", "sample", "slow"].iter().all(|name| line[name].is_null()), "{line}");
     assert!(line["core_percent"].as_f64() < Some(5.0), "{line}");
 }
 

@@ -119,8 +119,8 @@ and available; where that is false, reason says why, and there are no figures:
            f16, and fraction_of_copy_bandwidth
   telemetry
            reading NVIDIA cards ten times a second: core_percent, moment_micros,
-           readings, each with its micros and, if so, why it is missing, and what
-           the first card is and does: card, sample, slow
+           and readings of the first card, each with its micros and, if so, why it
+           is missing; what they are, headroom doctor tells
 Figures are of the median round, on this machine as it is now: what else works on it
 takes its share. What it has no memory for is a line with that reason.
 
