@@ -57,6 +57,7 @@ pub fn why(why: Why) -> &'static str {
         Why::HiddenByWindows => text::RIG_HIDDEN_BY_WINDOWS,
         Why::CardLost => text::RIG_CARD_LOST,
         Why::OldDriver => text::RIG_OLD_DRIVER,
+        Why::NotVisible => text::RIG_NOT_VISIBLE,
         Why::NotYet => text::RIG_NOT_YET,
         Why::Failed => text::RIG_FAILED,
     })
