@@ -35,17 +35,24 @@ impl Error {
     }
 }
 
-/// The folder, made where it is missing: the one that an option names, else that of the variable, else the system's own
-/// with `headroom` in it. Only its owner can look into one that is made here.
+/// The folder: the one that an option names, else that of the variable, else the system's own with `headroom` in it. It
+/// may be missing.
+///
+/// # Errors
+/// There is no home.
+pub fn named(option: Option<&Path>) -> Result<PathBuf, Error> {
+    match option.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) {
+        Some(folder) => Ok(folder),
+        None => Ok(etcetera::choose_base_strategy().map_err(|_| Error::NoHome)?.data_dir().join("headroom")),
+    }
+}
+
+/// The same, made where it is missing. Only its owner can look into one that is made here.
 ///
 /// # Errors
 /// There is no home, or the folder cannot be made.
 pub fn data(option: Option<&Path>) -> Result<PathBuf, Error> {
-    let named = option.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
-    let folder = match named {
-        Some(folder) => folder,
-        None => etcetera::choose_base_strategy().map_err(|_| Error::NoHome)?.data_dir().join("headroom"),
-    };
+    let folder = named(option)?;
     make(&folder).map_err(|error| Error::Make { folder: folder.clone(), error })?;
     Ok(folder)
 }

@@ -69,8 +69,8 @@ pub enum Error {
     /// No run of that number.
     #[error("there is no run {0}")]
     NoRun(String),
-    /// Several runs' numbers begin so: these among them.
-    #[error("several runs begin with {0}: {1}")]
+    /// Several runs' numbers begin so, or several are called so: these among them.
+    #[error("several runs are called {0}, or their numbers begin so: {1}")]
     Ambiguous(String, String),
     /// A run that goes on is not deleted.
     #[error("run {0} has not ended")]

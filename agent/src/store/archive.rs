@@ -78,22 +78,30 @@ impl Archive {
         self.ask(None, |connection| events::run(connection, id))?.ok_or_else(|| Error::NoRun(id.to_owned()))
     }
 
-    /// One run, by a beginning of its number that no other has.
+    /// One run, by a beginning of its number or by its name, where no other run has that.
     ///
     /// # Errors
     /// There is none or are several, or history cannot be read.
-    pub fn find(&self, beginning: &str) -> Result<Run, Error> {
-        let mut ids = self.ask(vec![], |connection| events::beginning(connection, beginning, CANDIDATES_MAX))?;
-        if ids.iter().any(|id| id == beginning) {
-            return self.run(beginning);
+    pub fn find(&self, word: &str) -> Result<Run, Error> {
+        if word.is_empty() {
+            return Err(Error::NoRun(String::new()));
+        }
+        let mut ids = self.ask(vec![], |connection| {
+            let mut ids = events::beginning(connection, word, CANDIDATES_MAX)?;
+            let named = events::named(connection, word, CANDIDATES_MAX)?;
+            ids.extend(named.into_iter().filter(|id| !id.starts_with(word)));
+            Ok(ids)
+        })?;
+        if ids.iter().any(|id| id == word) {
+            return self.run(word);
         }
         match ids.pop() {
-            Some(id) if ids.is_empty() && !beginning.is_empty() => self.run(&id),
-            Some(id) if !beginning.is_empty() => {
+            Some(id) if ids.is_empty() => self.run(&id),
+            Some(id) => {
                 ids.push(id);
-                Err(Error::Ambiguous(beginning.to_owned(), ids.join(", ")))
+                Err(Error::Ambiguous(word.to_owned(), ids.join(", ")))
             }
-            _ => Err(Error::NoRun(beginning.to_owned())),
+            None => Err(Error::NoRun(word.to_owned())),
         }
     }
 

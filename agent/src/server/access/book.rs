@@ -206,8 +206,16 @@ impl Book {
 
 fn check_name(name: &str) -> Result<(), BookError> {
     let n_chars = name.chars().count();
-    let seen = !name.chars().any(char::is_control) && name.trim() == name;
+    let seen = !name.chars().any(is_unseen) && name.trim() == name;
     if (1..=NAME_CHARS_MAX).contains(&n_chars) && seen { Ok(()) } else { Err(BookError::BadName) }
+}
+
+/// What a terminal acts upon, and what makes a name look like another one or run backwards: control characters, and those
+/// without a width of their own.
+fn is_unseen(char: char) -> bool {
+    let is_format = matches!(char, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    char.is_control() || is_format
 }
 
 fn secret() -> Result<String, FileError> {
@@ -261,7 +269,9 @@ mod tests {
     fn a_name_that_cannot_be_uses_no_code_up() {
         let mut book = Book::default();
         let code = book.new_code(Scope::Control, NOW_MS).expect("a code");
-        for name in ["", " phone", "pho\nne", "\u{1b}[31m", &"x".repeat(NAME_CHARS_MAX + 1)] {
+        for name in
+            ["", " phone", "pho\nne", "\u{1b}[31m", "pho\u{200b}ne", "\u{202e}enohp", &"x".repeat(NAME_CHARS_MAX + 1)]
+        {
             let error = book.redeem(&code, name, NOW_MS).expect_err(name);
             assert!(matches!(error, FileError::Refused(BookError::BadName)), "{error}");
         }

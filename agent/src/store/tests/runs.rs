@@ -92,8 +92,25 @@ fn a_run_is_found_by_the_beginning_of_its_number() {
         assert_eq!(rig.archive.find(beginning).expect(beginning).id, id);
     }
     let error = rig.archive.find("ab").expect_err("several").to_string();
-    assert!(error.starts_with("several runs begin with ab: ") && error.contains("abd23"), "{error}");
-    for none in ["", "x", "abc12", "%", "a_"] {
+    assert!(
+        error.starts_with("several runs are called ab, or their numbers begin so: ") && error.contains("abd23"),
+        "{error}"
+    );
+    // Or by its name, where that is one run's alone; a number that begins so is another's.
+    let named =
+        |id: &str, name: &str| What::RunStarted { run: Box::new(Run { name: name.to_owned(), ..run(id, START_MS) }) };
+    for (id, name) in [("f6", "gpt2"), ("0a", "e"), ("1b", "%"), ("2c", "\"quoted\"")] {
+        rig.append(Some(id), named(id, name));
+    }
+    rig.turn();
+    for (name, id) in [("gpt2", "f6"), ("%", "1b"), ("\"quoted\"", "2c")] {
+        assert_eq!(rig.archive.find(name).expect(name).id, id);
+    }
+    for (name, ids) in [("e", ["0a", "e5"]), ("shakespeare-char", ["abc1", "abd2"])] {
+        let error = rig.archive.find(name).expect_err("several").to_string();
+        assert!(ids.iter().all(|id| error.contains(id)), "{error}");
+    }
+    for none in ["", "x", "abc12", "a_", "gpt"] {
         assert!(matches!(rig.archive.find(none), Err(Error::NoRun(_))), "{none}");
     }
 }
