@@ -57,12 +57,16 @@ pub fn data(option: Option<&Path>) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// How files are made, where they are missing, that only their owner reads.
+/// How files are made, where they are missing, that only their owner reads. A link is not followed: an administrator who
+/// works in the folder of another user would open, or give away, whatever that user's link leads to.
 pub fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(false);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options
 }
 

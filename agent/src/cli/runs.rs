@@ -288,7 +288,7 @@ fn delete(request: &Request) -> Result<Exit, super::Error> {
     let archive = request.archive()?;
     let run = found(&archive, request)?;
     archive.delete_run(&run.id, now_ms()).map_err(Error::from)?;
-    print::note(&format!("run {} ({}) is deleted\n", run.id, run.name));
+    print::note(&format!("run {} ({}) is deleted\n", run.id, table::printable(&run.name)));
     Ok(Exit::Success)
 }
 

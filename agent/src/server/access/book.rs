@@ -167,19 +167,24 @@ impl Book {
     /// The code is not good, the name cannot be, there are too many, or the system has no random bytes.
     pub fn redeem(&mut self, code: &str, name: &str, now_ms: u64) -> Result<Paired, FileError> {
         self.forget_old(now_ms);
-        let given = hash(code);
-        let found = self
-            .codes
-            .iter()
-            .enumerate()
-            .fold(None, |found, (i, code)| if bool::from(code.hash.ct_eq(&given)) { Some(i) } else { found });
-        let Some(i) = found else { return Err(BookError::BadCode.into()) };
+        let Some(i) = self.place_of(code) else { return Err(BookError::BadCode.into()) };
         let scope = self.codes[i].scope;
         check_name(name)?;
         let name = self.free_name(name);
         let token = self.add(&name, scope, now_ms)?;
         self.codes.remove(i);
         Ok(Paired { token, scope, name })
+    }
+
+    /// Whether a code was given out, and is not forgotten yet.
+    pub fn has_code(&self, code: &str) -> bool {
+        self.place_of(code).is_some()
+    }
+
+    fn place_of(&self, code: &str) -> Option<usize> {
+        let given = hash(code);
+        let codes = self.codes.iter().enumerate();
+        codes.fold(None, |found, (i, code)| if bool::from(code.hash.ct_eq(&given)) { Some(i) } else { found })
     }
 
     fn has(&self, name: &str) -> bool {

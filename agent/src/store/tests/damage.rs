@@ -338,4 +338,12 @@ fn only_its_owner_reads_it() {
     let mut other = Rig::on(&rig.folder, Role::Agent);
     other.turn();
     assert_eq!(fs::metadata(rig.path()).expect("the file").permissions().mode() & 0o777, 0o600);
+    // What a link leads to is somebody else's business.
+    let linked = Rig::new();
+    let elsewhere = linked.folder.path().join("elsewhere");
+    fs::write(&elsewhere, "not a history").expect("a file");
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o644)).expect("for all to read");
+    std::os::unix::fs::symlink(&elsewhere, linked.path()).expect("a link");
+    linked.beside(Role::Agent).turn();
+    assert_eq!(fs::metadata(&elsewhere).expect("the file").permissions().mode() & 0o777, 0o644);
 }
