@@ -10,6 +10,7 @@ pub mod calendar;
 mod events;
 mod file;
 pub mod keep;
+pub mod measure;
 mod queue;
 mod range;
 mod resolution;

@@ -158,8 +158,8 @@ fn a_machine_without_cards_has_a_reason() {
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for (args, said) in [
-        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu, telemetry\n"),
-        (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu|telemetry\n"),
+        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu, telemetry, history\n"),
+        (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu|telemetry|history\n"),
         (&["--threads=0"], "headroom: --threads: \"0\" is no number of threads, 1 to 1024\n"),
         (&["--quick=1"], "headroom: --quick is a switch and takes no value\n\nhint: write --quick, or leave it out\n"),
         (&["--quik"], "headroom: bench has no option --quik\n\nhint: did you mean --quick?\n"),

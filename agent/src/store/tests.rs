@@ -1,11 +1,12 @@
 //! History as the parts around it see it, with a clock that the tests turn.
 
-mod bench;
 mod damage;
 mod kill;
 mod rolling;
 mod runs;
 mod slow;
+#[cfg(target_os = "linux")]
+mod small_disk;
 mod threads;
 
 use std::{cell::RefCell, path::PathBuf, sync::Arc};
