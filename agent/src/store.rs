@@ -203,6 +203,11 @@ impl Store {
         self.archive.settings()
     }
 
+    /// A number that changes when other settings are kept through this store.
+    pub fn n_settings(&self) -> u64 {
+        self.archive.n_settings()
+    }
+
     /// Keeps what the owner set.
     ///
     /// # Errors

@@ -1,7 +1,13 @@
 //! History as it is asked: each question opens the file for itself, so that none holds another up, and works with or
 //! without an agent.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use headroom_shared::protocol::{
     Telemetry, alert::Settings, event::Event, history::History, run::Run, state::HistoryState,
@@ -32,6 +38,8 @@ const SETTINGS: &str = "settings";
 pub struct Archive {
     file: HistoryFile,
     queue: Option<Arc<Queue>>,
+    /// How often settings were kept by this program; a clone's count is the same.
+    n_settings: Arc<AtomicU64>,
 }
 
 /// A card that history knows.
@@ -46,12 +54,12 @@ pub struct Card {
 impl Archive {
     /// Of a data folder, without an agent.
     pub fn new(folder: &Path) -> Self {
-        Self { file: HistoryFile::new(folder), queue: None }
+        Self { file: HistoryFile::new(folder), queue: None, n_settings: Arc::default() }
     }
 
     /// Beside the thread that writes.
     pub(super) fn beside(file: HistoryFile, queue: Arc<Queue>) -> Self {
-        Self { file, queue: Some(queue) }
+        Self { file, queue: Some(queue), n_settings: Arc::default() }
     }
 
     /// Whether it can be asked, and what it takes.
@@ -196,7 +204,14 @@ impl Archive {
         self.change(|connection| {
             let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
             Ok(connection.execute(sql, (SETTINGS, json)).map(|_| ())?)
-        })
+        })?;
+        self.n_settings.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// A number that changes when this program keeps other settings: to ask for it opens no file.
+    pub(super) fn n_settings(&self) -> u64 {
+        self.n_settings.load(Ordering::Acquire)
     }
 
     /// Deletes a run that has ended, with its events; all are told of it.
