@@ -269,7 +269,7 @@ impl Bench {
         };
         self.report.progress(&format!("keeping an hour and {seconds} s of eight cards, then a month"));
         let figures = store::measure::measure(seconds);
-        self.report.line(Kind::History, NO_CARD, None, figures)
+        self.report.line(Kind::History, &self.processor, None, figures)
     }
 
     fn decode_model(
