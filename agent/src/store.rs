@@ -10,12 +10,14 @@ pub mod calendar;
 mod events;
 mod file;
 pub mod keep;
+pub mod measure;
 mod queue;
 mod range;
 mod resolution;
 mod rollup;
 mod samples;
 mod schema;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -24,7 +26,7 @@ mod writer;
 use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
-    Telemetry,
+    Slow, Telemetry,
     alert::Settings,
     event::{Event, What},
     gpu::Gpu,
@@ -40,6 +42,7 @@ use file::HistoryFile;
 use keep::FULL_MS;
 pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
 use queue::Queue;
+pub use range::Subject;
 use thread::Thread;
 use writer::{Role, Writer};
 
@@ -67,8 +70,8 @@ pub enum Error {
     /// No run of that number.
     #[error("there is no run {0}")]
     NoRun(String),
-    /// Several runs' numbers begin so: these among them.
-    #[error("several runs begin with {0}: {1}")]
+    /// Several runs' numbers begin so, or several are called so: these among them.
+    #[error("several runs are called {0}, or their numbers begin so: {1}")]
     Ambiguous(String, String),
     /// A run that goes on is not deleted.
     #[error("run {0} has not ended")]
@@ -109,6 +112,11 @@ impl Store {
     /// Keeps samples; drops them where the disk is too slow.
     pub fn telemetry(&self, telemetry: Arc<Telemetry>) {
         self.queue.push_telemetry(telemetry);
+    }
+
+    /// Keeps what is read once a second, and has a course in time; drops it where the disk is too slow.
+    pub fn slow(&self, slow: Arc<Slow>) {
+        self.queue.push_slow(slow);
     }
 
     /// Keeps an event; it is told when it has its number.
@@ -179,12 +187,12 @@ impl Store {
         Ok(moments)
     }
 
-    /// A card over a range of time, in at most so many points: the finest that are left of each part of it.
+    /// A card or the machine over a range of time, as [`Archive::history`].
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
-        self.archive.history(gpu, from_ms, to_ms, n_points)
+    pub fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+        self.archive.history(subject, from_ms, to_ms, n_points)
     }
 
     /// What the owner set.
@@ -193,6 +201,11 @@ impl Store {
     /// History cannot be read.
     pub fn settings(&self) -> Result<Settings, Error> {
         self.archive.settings()
+    }
+
+    /// A number that changes when other settings are kept through this store.
+    pub fn n_settings(&self) -> u64 {
+        self.archive.n_settings()
     }
 
     /// Keeps what the owner set.

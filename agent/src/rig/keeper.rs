@@ -30,8 +30,11 @@ use crate::{
 /// What waits to be looked at: some seconds of telemetry and a burst of events. What comes while it is full is not
 /// looked at, as the next moment says it again.
 const NEWS_MAX: usize = 256;
-/// How often time passes for runs that tell nothing, and the owner's settings are read.
+/// How often time passes for runs that tell nothing, and changes to the owner's settings are looked for.
 const TICK: Duration = Duration::from_secs(1);
+/// Ticks after which settings are read though nobody changed them here: another file may have history's name by then.
+/// To open the file each second would cost as much as reading all cards.
+const READ_TICKS: u32 = 60;
 /// Runs whose names are kept; of an older one the number is said.
 const NAMES_MAX: usize = 256;
 
@@ -86,15 +89,19 @@ struct Watch {
     alerts: Alerts,
     gpus: Vec<Gpu>,
     run_names: BTreeMap<String, String>,
+    /// [`Store::n_settings`] of what the rules were made of, and how many ticks ago.
+    n_settings: u64,
+    n_ticks: u32,
 }
 
 impl Watch {
     fn new(store: Store, rig: String, webhook: Option<Webhook>) -> Self {
+        let n_settings = store.n_settings();
         let settings = store.settings().unwrap_or_default();
         let runs = store.runs(NAMES_MAX).unwrap_or_default();
         let alerts = Alerts::new(&settings.alerts, &runs, now_ms());
         let run_names = runs.into_iter().map(|run: Run| (run.id, run.name)).collect();
-        Self { store, rig, webhook, alerts, gpus: vec![], run_names }
+        Self { store, rig, webhook, alerts, gpus: vec![], run_names, n_settings, n_ticks: 0 }
     }
 
     fn run(&mut self, news: &Receiver<News>, stop: &AtomicBool) {
@@ -114,10 +121,7 @@ impl Watch {
                 Err(RecvTimeoutError::Timeout) => {
                     next_tick = Instant::now() + TICK;
                     let mut raised = self.alerts.tick(now_ms());
-                    // Where history cannot be read, the rules stay as they are.
-                    if let Ok(settings) = self.store.settings() {
-                        raised.extend(self.alerts.set(&settings.alerts));
-                    }
+                    raised.extend(self.follow_settings());
                     raised
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -126,6 +130,19 @@ impl Watch {
                 self.tell(raised);
             }
         }
+    }
+
+    /// Takes the owner's rules where they may have changed. Where history cannot be read they stay as they are, and are
+    /// asked for again.
+    fn follow_settings(&mut self) -> Vec<Raised> {
+        let n_settings = self.store.n_settings();
+        self.n_ticks += 1;
+        if n_settings == self.n_settings && self.n_ticks < READ_TICKS {
+            return vec![];
+        }
+        let Ok(settings) = self.store.settings() else { return vec![] };
+        (self.n_settings, self.n_ticks) = (n_settings, 0);
+        self.alerts.set(&settings.alerts)
     }
 
     fn name(&mut self, event: &Event) {
@@ -154,5 +171,32 @@ impl Watch {
             }
         }
         self.store.append(run.as_deref(), what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Keep;
+    use headroom_shared::protocol::alert::{Alert, Settings};
+
+    #[test]
+    fn rules_are_taken_when_they_change_and_else_now_and_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path(), Keep::default(), |_| {}).expect("a thread");
+        // Its end writes everything, and begins the file.
+        store.close();
+        let mut watch = Watch::new(store.clone(), "rig".to_owned(), None);
+        watch.alerts.observe(&Observed::CardLost("GPU-0".to_owned()));
+        let mut n_raised = |alerts: Vec<Alert>, store: &Store| {
+            store.set_settings(&Settings { alerts, ..Settings::default() }).expect("it is kept");
+            watch.follow_settings().len()
+        };
+        assert_eq!(n_raised(vec![Alert::CardLost], &store), 1, "at the next tick");
+        // Another program's change is found when all is read again.
+        let other = crate::store::Archive::new(folder.path());
+        other.set_settings(&Settings::default()).expect("it is kept");
+        let raised: Vec<usize> = (1..=READ_TICKS).map(|_| watch.follow_settings().len()).collect();
+        assert_eq!(raised.iter().position(|n| *n == 1), Some(READ_TICKS as usize - 1), "{raised:?}");
     }
 }

@@ -8,7 +8,7 @@ use headroom_shared::protocol::{Telemetry, alert::Settings, event::Event, histor
 use tokio::task::spawn_blocking;
 
 use super::error::Refusal;
-use crate::store::{Error, Store};
+use crate::store::{Error, Store, Subject};
 
 /// What is asked; each as [`Store`] has it.
 pub trait Archive: Debug + Send + Sync + 'static {
@@ -25,7 +25,7 @@ pub trait Archive: Debug + Send + Sync + 'static {
     /// [`Store::telemetry_after`].
     fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error>;
     /// [`Store::history`].
-    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error>;
+    fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error>;
     /// [`Store::settings`].
     fn settings(&self) -> Result<Settings, Error>;
     /// [`Store::set_settings`].
@@ -57,8 +57,8 @@ impl Archive for Store {
         self.telemetry_after(time_ms, n_max)
     }
 
-    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
-        self.history(gpu, from_ms, to_ms, n_points)
+    fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+        self.history(subject, from_ms, to_ms, n_points)
     }
 
     fn settings(&self) -> Result<Settings, Error> {

@@ -23,7 +23,7 @@ use super::{
     host::{Given, Hosts},
     hub::Hub,
 };
-use crate::store::Error;
+use crate::store::{Error, Subject};
 
 /// What is made up.
 #[derive(Debug, Default)]
@@ -81,9 +81,9 @@ impl Archive for Made {
         Ok(locked(&self.telemetry).iter().filter(|moment| moment.time_ms > time_ms).take(n_max).cloned().collect())
     }
 
-    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, _: u64) -> Result<History, Error> {
+    fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, _: u64) -> Result<History, Error> {
         self.check()?;
-        Ok(History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms: 100, times_ms: vec![], series: vec![] })
+        Ok(History { gpu: subject.gpu.to_owned(), from_ms, to_ms, step_ms: 100, times_ms: vec![], series: vec![] })
     }
 
     fn settings(&self) -> Result<Settings, Error> {

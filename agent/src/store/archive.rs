@@ -1,7 +1,13 @@
 //! History as it is asked: each question opens the file for itself, so that none holds another up, and works with or
 //! without an agent.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use headroom_shared::protocol::{
     Telemetry, alert::Settings, event::Event, history::History, run::Run, state::HistoryState,
@@ -12,7 +18,9 @@ use super::{
     Error, events,
     file::{HistoryFile, Trouble},
     queue::Queue,
-    range, samples,
+    range::{self, Subject},
+    resolution::Resolution,
+    samples,
 };
 
 /// Moments of telemetry that are read in one go at most: what is kept at full rate.
@@ -30,6 +38,8 @@ const SETTINGS: &str = "settings";
 pub struct Archive {
     file: HistoryFile,
     queue: Option<Arc<Queue>>,
+    /// How often settings were kept by this program; a clone's count is the same.
+    n_settings: Arc<AtomicU64>,
 }
 
 /// A card that history knows.
@@ -44,12 +54,12 @@ pub struct Card {
 impl Archive {
     /// Of a data folder, without an agent.
     pub fn new(folder: &Path) -> Self {
-        Self { file: HistoryFile::new(folder), queue: None }
+        Self { file: HistoryFile::new(folder), queue: None, n_settings: Arc::default() }
     }
 
     /// Beside the thread that writes.
     pub(super) fn beside(file: HistoryFile, queue: Arc<Queue>) -> Self {
-        Self { file, queue: Some(queue) }
+        Self { file, queue: Some(queue), n_settings: Arc::default() }
     }
 
     /// Whether it can be asked, and what it takes.
@@ -76,22 +86,30 @@ impl Archive {
         self.ask(None, |connection| events::standing(connection, id))?.ok_or_else(|| Error::NoRun(id.to_owned()))
     }
 
-    /// One run, by a beginning of its number that no other has.
+    /// One run, by a beginning of its number or by its name, where no other run has that.
     ///
     /// # Errors
     /// There is none or are several, or history cannot be read.
-    pub fn find(&self, beginning: &str) -> Result<Run, Error> {
-        let mut ids = self.ask(vec![], |connection| events::beginning(connection, beginning, CANDIDATES_MAX))?;
-        if ids.iter().any(|id| id == beginning) {
-            return self.run(beginning);
+    pub fn find(&self, word: &str) -> Result<Run, Error> {
+        if word.is_empty() {
+            return Err(Error::NoRun(String::new()));
+        }
+        let mut ids = self.ask(vec![], |connection| {
+            let mut ids = events::beginning(connection, word, CANDIDATES_MAX)?;
+            let named = events::named(connection, word, CANDIDATES_MAX)?;
+            ids.extend(named.into_iter().filter(|id| !id.starts_with(word)));
+            Ok(ids)
+        })?;
+        if ids.iter().any(|id| id == word) {
+            return self.run(word);
         }
         match ids.pop() {
-            Some(id) if ids.is_empty() && !beginning.is_empty() => self.run(&id),
-            Some(id) if !beginning.is_empty() => {
+            Some(id) if ids.is_empty() => self.run(&id),
+            Some(id) => {
                 ids.push(id);
-                Err(Error::Ambiguous(beginning.to_owned(), ids.join(", ")))
+                Err(Error::Ambiguous(word.to_owned(), ids.join(", ")))
             }
-            _ => Err(Error::NoRun(beginning.to_owned())),
+            None => Err(Error::NoRun(word.to_owned())),
         }
     }
 
@@ -135,28 +153,29 @@ impl Archive {
         self.ask(vec![], |connection| samples::after(connection, place_of, time_ms, n_max.min(MOMENTS_MAX)))
     }
 
-    /// A card over a range, as [`Store::history`](super::Store::history).
+    /// A card or the machine over a range of time, in at most so many points: the finest that are left of each part of
+    /// it.
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+    pub fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
         let empty = History {
-            gpu: gpu.to_owned(),
+            gpu: subject.gpu.to_owned(),
             from_ms,
             to_ms: to_ms.max(from_ms),
-            step_ms: 100,
+            step_ms: Resolution::Full.step_ms(subject.group),
             times_ms: vec![],
-            series: vec![Default::default(); headroom_shared::protocol::history::Metric::ALL.len()],
+            series: vec![Default::default(); subject.group.metrics().len()],
         };
-        self.ask(empty, |connection| range::history(connection, gpu, from_ms, to_ms, n_points))
+        self.ask(empty, |connection| range::history(connection, subject, from_ms, to_ms, n_points))
     }
 
-    /// A card over a range as it is kept: each part in rows of its own width.
+    /// The same as it is kept: each part in rows of its own width.
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn kept(&self, gpu: &str, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
-        self.ask(vec![], |connection| range::kept(connection, gpu, from_ms, to_ms))
+    pub fn kept(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
+        self.ask(vec![], |connection| range::kept(connection, subject, from_ms, to_ms))
     }
 
     /// What the owner set.
@@ -185,7 +204,14 @@ impl Archive {
         self.change(|connection| {
             let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
             Ok(connection.execute(sql, (SETTINGS, json)).map(|_| ())?)
-        })
+        })?;
+        self.n_settings.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// A number that changes when this program keeps other settings: to ask for it opens no file.
+    pub(super) fn n_settings(&self) -> u64 {
+        self.n_settings.load(Ordering::Acquire)
     }
 
     /// Deletes a run that has ended, with its events; all are told of it.

@@ -176,6 +176,17 @@ pub fn beginning(connection: &Connection, id: &str, n_max: usize) -> rusqlite::R
     select.query_map((id, i64::try_from(n_max).unwrap_or(i64::MAX)), |row| row.get(0))?.collect()
 }
 
+/// Numbers of runs of that name, at most so many.
+///
+/// # Errors
+/// What SQLite says.
+pub fn named(connection: &Connection, name: &str, n_max: usize) -> rusqlite::Result<Vec<String>> {
+    // A run that cannot be read has no name.
+    let sql = "SELECT id FROM runs WHERE CASE WHEN json_valid(run) THEN json_extract(run, '$.name') END = ?1 LIMIT ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    select.query_map((name, i64::try_from(n_max).unwrap_or(i64::MAX)), |row| row.get(0))?.collect()
+}
+
 /// Events after a number, of one run or of all, oldest first, at most so many.
 ///
 /// # Errors

@@ -1,16 +1,19 @@
 //! History as the parts around it see it, with a clock that the tests turn.
 
-mod bench;
 mod damage;
 mod kill;
 mod rolling;
 mod runs;
+mod slow;
+#[cfg(target_os = "linux")]
+mod small_disk;
 mod threads;
 
 use std::{cell::RefCell, path::PathBuf, sync::Arc};
 
 use headroom_shared::protocol::{
     gpu::Sample,
+    history::Group,
     reading::{Reading, Why},
     run::{Iteration, RunStatus},
 };
@@ -138,6 +141,11 @@ fn gpu(index: u32) -> Gpu {
 
 fn uuid(index: u32) -> String {
     format!("GPU-{index}")
+}
+
+/// What is read of a card ten times a second.
+fn fast(gpu: &str) -> Subject<'_> {
+    Subject { group: Group::Fast, gpu }
 }
 
 fn sample(gpu: u32, memory_used_bytes: u64) -> Sample {

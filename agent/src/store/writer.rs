@@ -11,16 +11,17 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use headroom_shared::protocol::{event::What, gpu::Gpu, run::Run};
+use headroom_shared::protocol::{event::What, gpu::Gpu, history::Group, run::Run};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
     Keep, Told,
     events::{self, Batch},
     file::{HistoryFile, Identity, Trouble, Trust},
-    queue::Queue,
+    queue::{Queue, Written},
     rollup,
     samples::{self, Places},
+    slow,
 };
 use crate::platform::Process;
 use state::Health;
@@ -81,8 +82,9 @@ pub struct Writer {
     open: Option<Open>,
     health: Health,
     done: Done,
-    /// Time of the newest sample.
+    /// Time of the newest sample, and of the newest slow one.
     newest_ms: u64,
+    newest_slow_ms: u64,
     /// Number of the newest event that was told.
     last_told: Option<u64>,
     /// Numbers of events that were told while they had none.
@@ -110,6 +112,7 @@ impl Writer {
             health: Health::new(trust),
             done: Done::default(),
             newest_ms: 0,
+            newest_slow_ms: 0,
             last_told: None,
             told_before: HashSet::new(),
             watched: HashMap::new(),
@@ -175,7 +178,10 @@ impl Writer {
         }
         if is_due(self.done.roll_up_ms, ROLL_UP_EVERY_MS, now_ms) {
             let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            rollup::roll_up(&transaction, self.newest_ms, now_ms)?;
+            for group in Group::ALL {
+                let newest_ms = if group == Group::Fast { self.newest_ms } else { self.newest_slow_ms };
+                rollup::roll_up(&transaction, group, newest_ms, now_ms)?;
+            }
             transaction.commit()?;
             self.done.roll_up_ms = now_ms;
         }
@@ -220,9 +226,10 @@ impl Writer {
         let (events, next_event) = queue.events(EVENTS_PER_TURN);
         let is_time = flush || is_due(self.done.telemetry_ms, TELEMETRY_EVERY_MS, now_ms);
         let (telemetry, next_telemetry) = if is_time { queue.telemetry() } else { (vec![], 0) };
+        let (slow, next_slow) = if is_time { queue.slow() } else { (vec![], 0) };
         let is_seen = is_due(self.done.seen_ms, SEEN_EVERY_MS, now_ms)
             && self.watched.values().any(|run| !run.status.has_ended());
-        if events.is_empty() && telemetry.is_empty() && !is_seen {
+        if events.is_empty() && telemetry.is_empty() && slow.is_empty() && !is_seen {
             return Ok(false);
         }
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -232,11 +239,19 @@ impl Writer {
         } else {
             Some(samples::places(&transaction, &inventory)?)
         };
+        let places_now = places.as_ref().unwrap_or(&open.places);
         for telemetry in &telemetry {
-            samples::insert(&transaction, places.as_ref().unwrap_or(&open.places), telemetry)?;
+            samples::insert(&transaction, places_now, telemetry)?;
+        }
+        for slow in &slow {
+            slow::insert(&transaction, places_now, slow)?;
         }
         if let Some(oldest_ms) = telemetry.iter().map(|telemetry| telemetry.time_ms).min() {
-            rollup::reopen(&transaction, oldest_ms)?;
+            rollup::reopen(&transaction, Group::Fast, oldest_ms)?;
+        }
+        if let Some(oldest_ms) = slow.iter().map(|slow| slow.time_ms).min() {
+            rollup::reopen(&transaction, Group::Slow, oldest_ms)?;
+            rollup::reopen(&transaction, Group::Host, oldest_ms)?;
         }
         let mut batch = Batch::new(&transaction, now_ms);
         if self.role == Role::Watcher {
@@ -258,11 +273,12 @@ impl Writer {
         batch.finish()?;
         transaction.commit()?;
 
-        queue.wrote(next_telemetry, next_event);
+        queue.wrote(Written { telemetry: next_telemetry, slow: next_slow, events: next_event });
         if let Some(places) = places {
             (open.inventory, open.places) = (inventory, places);
         }
         self.newest_ms = telemetry.last().map_or(self.newest_ms, |telemetry| telemetry.time_ms);
+        self.newest_slow_ms = slow.last().map_or(self.newest_slow_ms, |slow| slow.time_ms);
         self.told_before.extend(told_before);
         if is_time {
             self.done.telemetry_ms = now_ms;

@@ -9,7 +9,7 @@ use axum::{
 use headroom_shared::protocol::{
     PROTOCOL_VERSION, Slow, Telemetry,
     gpu::Gpu,
-    history::{History, POINTS_MAX},
+    history::{Group, History, POINTS_MAX},
     state::State as Sources,
 };
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use super::query;
 use crate::{
     clock::now_ms,
     server::{State, archive::asked, error::Refusal},
+    store::Subject,
 };
 
 /// Points of a range where nobody says: about as many as a laptop's window is wide.
@@ -58,7 +59,9 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
 /// A range of a card's time.
 #[derive(Deserialize)]
 pub struct Range {
-    gpu: String,
+    gpu: Option<String>,
+    #[serde(default)]
+    group: Group,
     from_ms: u64,
     to_ms: u64,
     points: Option<u64>,
@@ -69,12 +72,18 @@ pub async fn history(
     Extract(state): Extract<Arc<State>>,
     range: Result<Query<Range>, QueryRejection>,
 ) -> Result<Json<History>, Refusal> {
-    let Range { gpu, from_ms, to_ms, points } = query::read(range)?;
-    let gpu = query::gpu(gpu)?;
+    let Range { gpu, group, from_ms, to_ms, points } = query::read(range)?;
+    let gpu = match group {
+        Group::Fast | Group::Slow => query::gpu(gpu.unwrap_or_default())?,
+        // There is one machine.
+        Group::Host => String::new(),
+    };
     let n_points = query::count("points", points, POINTS, POINTS_MAX)?;
     // SQLite's numbers have a sign.
     if from_ms >= to_ms || to_ms > i64::MAX as u64 {
         return Err(Refusal::bad_request("from_ms has to be before to_ms, both in milliseconds since 1970."));
     }
-    Ok(Json(asked(&state.archive, move |archive| archive.history(&gpu, from_ms, to_ms, n_points)).await?))
+    let history =
+        asked(&state.archive, move |archive| archive.history(Subject { group, gpu: &gpu }, from_ms, to_ms, n_points));
+    Ok(Json(history.await?))
 }

@@ -126,6 +126,8 @@ async fn questions_have_bounds() {
         "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0",
         "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001",
         "/api/history?gpu=a%2fb&from_ms=1&to_ms=2",
+        "/api/history?from_ms=1&to_ms=2&group=slow",
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none",
         "/api/runs?limit=0",
         "/api/runs?limit=1001",
         "/api/runs?limit=x",
@@ -135,8 +137,13 @@ async fn questions_have_bounds() {
         let answer = server.asked("GET", path, &server.place.view).await;
         assert!(answer.status == 400 && answer.body.contains("bad_request"), "{path}: {answer:?}");
     }
-    let fits = "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000";
-    assert_eq!(server.asked("GET", fits, &server.place.view).await.status, 200);
+    for fits in [
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000",
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=slow",
+        "/api/history?from_ms=1&to_ms=2&group=host",
+    ] {
+        assert_eq!(server.asked("GET", fits, &server.place.view).await.status, 200, "{fits}");
+    }
     server.stop().await;
 }
 

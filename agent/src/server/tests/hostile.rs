@@ -296,6 +296,47 @@ async fn what_is_too_large_is_refused() {
 }
 
 #[tokio::test]
+async fn no_request_hides_in_another() {
+    let server = Server::start().await;
+    let host = server.address;
+    let hidden = format!("GET /api/openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let n = hidden.len();
+    for (head, body) in [
+        // Two lengths, of which a proxy may believe the one and the server the other.
+        (format!("Content-Length: {n}\r\nTransfer-Encoding: chunked"), format!("0\r\n\r\n{hidden}")),
+        (format!("Transfer-Encoding: chunked\r\nContent-Length: {n}"), format!("0\r\n\r\n{hidden}")),
+        (format!("Content-Length: 0\r\nContent-Length: {n}"), hidden.clone()),
+        (format!("Content-Length: 0, {n}"), hidden.clone()),
+        // Lengths that are none.
+        (format!("Content-Length: +{n}"), hidden.clone()),
+        (format!("Content-Length: 0x{n:x}"), hidden.clone()),
+        ("Content-Length: -1".to_owned(), hidden.clone()),
+        // Encodings that only one of the two knows.
+        ("Transfer-Encoding: xchunked".to_owned(), format!("0\r\n\r\n{hidden}")),
+        ("Transfer-Encoding: chunked, identity".to_owned(), format!("0\r\n\r\n{hidden}")),
+        ("Transfer-Encoding : chunked".to_owned(), format!("0\r\n\r\n{hidden}")),
+        ("X: y\r\n Transfer-Encoding: chunked".to_owned(), format!("0\r\n\r\n{hidden}")),
+        // A chunk whose length overflows.
+        ("Transfer-Encoding: chunked".to_owned(), format!("fffffffffffffffff\r\n{hidden}")),
+    ] {
+        let request = format!(
+            "POST /api/pair HTTP/1.1\r\nHost: {host}\r\nOrigin: {}\r\nContent-Type: application/json\r\n{head}\r\n\r\n{body}",
+            server.origin()
+        );
+        let mut stream = server.connect().await;
+        stream.write_all(request.as_bytes()).await.expect("it listens");
+        let mut answers = Vec::new();
+        // A second answer would come at once; a connection that is still open then has none.
+        let _ = timeout(Duration::from_millis(300), stream.read_to_end(&mut answers)).await;
+        let text = String::from_utf8_lossy(&answers);
+        assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "{head}: {text}");
+        assert!(text.starts_with("HTTP/1.1 4"), "{head}: {text}");
+    }
+    is_well(&server).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_socket_is_asked_for_as_one() {
     let server = Server::start().await;
     let origin = format!("Origin: {}", server.origin());

@@ -92,8 +92,25 @@ fn a_run_is_found_by_the_beginning_of_its_number() {
         assert_eq!(rig.archive.find(beginning).expect(beginning).id, id);
     }
     let error = rig.archive.find("ab").expect_err("several").to_string();
-    assert!(error.starts_with("several runs begin with ab: ") && error.contains("abd23"), "{error}");
-    for none in ["", "x", "abc12", "%", "a_"] {
+    assert!(
+        error.starts_with("several runs are called ab, or their numbers begin so: ") && error.contains("abd23"),
+        "{error}"
+    );
+    // Or by its name, where that is one run's alone; a number that begins so is another's.
+    let named =
+        |id: &str, name: &str| What::RunStarted { run: Box::new(Run { name: name.to_owned(), ..run(id, START_MS) }) };
+    for (id, name) in [("f6", "gpt2"), ("0a", "e"), ("1b", "%"), ("2c", "\"quoted\"")] {
+        rig.append(Some(id), named(id, name));
+    }
+    rig.turn();
+    for (name, id) in [("gpt2", "f6"), ("%", "1b"), ("\"quoted\"", "2c")] {
+        assert_eq!(rig.archive.find(name).expect(name).id, id);
+    }
+    for (name, ids) in [("e", ["0a", "e5"]), ("shakespeare-char", ["abc1", "abd2"])] {
+        let error = rig.archive.find(name).expect_err("several").to_string();
+        assert!(ids.iter().all(|id| error.contains(id)), "{error}");
+    }
+    for none in ["", "x", "abc12", "a_", "gpt"] {
         assert!(matches!(rig.archive.find(none), Err(Error::NoRun(_))), "{none}");
     }
 }
@@ -309,7 +326,7 @@ fn a_folder_where_nothing_was_kept_is_empty() {
     assert_eq!(archive.events(None, 0, 10).expect("events"), []);
     assert_eq!(archive.last_event().expect("a number"), 0);
     assert_eq!(archive.cards().expect("cards"), []);
-    let history = archive.history(&uuid(0), 0, HOUR_MS, 100).expect("a range");
+    let history = archive.history(fast(&uuid(0)), 0, HOUR_MS, 100).expect("a range");
     assert_eq!((history.times_ms.len(), history.series.len()), (0, 7));
     assert!(matches!(archive.delete_run("a1", 0), Err(Error::NoRun(_))));
     assert_eq!(rig.names(), [""; 0], "asking begins no file");

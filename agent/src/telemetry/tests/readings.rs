@@ -211,7 +211,7 @@ fn processes_have_names_and_the_largest_comes_first() {
     let [first, second] = &sample.processes.get().expect("processes")[..] else { panic!("{sample:?}") };
     assert_eq!((first.pid, &first.memory_used_bytes), (own, &Reading::Is(6 * GIB)));
     assert!(first.name.get().is_some_and(|name| name.starts_with("headroom")), "{first:?}");
-    assert_eq!((second.pid, &second.name), (1 << 30, &missing(Why::NoPermission)));
+    assert_eq!((second.pid, &second.name), (1 << 30, &missing(Why::NotVisible)));
 }
 
 #[test]

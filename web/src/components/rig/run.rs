@@ -129,7 +129,7 @@ fn losses(desk: Desk, id: StoredValue<String>) -> impl IntoView {
 
 /// What is drawn of a run's memory: the card's, the plan's peak as a share of the top, and the range.
 fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
-    let metric = Metric::ALL.iter().position(|metric| *metric == Metric::MemoryUsed).unwrap_or(0);
+    let metric = Metric::MemoryUsed.place();
     // What is drawn is the whole card's: while others are known their share stands below the plan's.
     let peak = move || {
         let (gpu, peak, ended) = of(desk, id, |run| {

@@ -87,7 +87,7 @@ pub fn left_ms(run: &Run) -> Option<u64> {
 
 /// What a card took over a history, in joules: its mean power over the times that were recorded.
 pub fn joules(history: &History) -> Option<f64> {
-    let power = Metric::ALL.iter().position(|metric| *metric == Metric::Power)?;
+    let power = Metric::Power.place();
     let watts: Vec<f64> = history.series.get(power)?.mean.iter().flatten().copied().collect();
     let seconds = history.step_ms as f64 / 1000.0;
     (!watts.is_empty()).then(|| watts.iter().sum::<f64>() * seconds)

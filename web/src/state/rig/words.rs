@@ -44,7 +44,8 @@ pub fn metric(metric: Metric, number: f64) -> String {
         Metric::Utilization | Metric::MemoryUtilization => value(number, 0, "%"),
         Metric::Power => value(number, 0, "W"),
         Metric::Temperature => value(number, 0, "°C"),
-        Metric::ClockSm | Metric::ClockMemory => value(number, 0, "MHz"),
+        // Clocks: no other is shown as a number of its own.
+        _ => value(number, 0, "MHz"),
     }
 }
 
@@ -56,6 +57,7 @@ pub fn why(why: Why) -> &'static str {
         Why::HiddenByWindows => text::RIG_HIDDEN_BY_WINDOWS,
         Why::CardLost => text::RIG_CARD_LOST,
         Why::OldDriver => text::RIG_OLD_DRIVER,
+        Why::NotVisible => text::RIG_NOT_VISIBLE,
         Why::NotYet => text::RIG_NOT_YET,
         Why::Failed => text::RIG_FAILED,
     })

@@ -1,6 +1,9 @@
 //! The history chart as a whole: card, subject, range, requests, and how it stands.
 
-use headroom_shared::protocol::{gpu::Gpu, history::History};
+use headroom_shared::protocol::{
+    gpu::Gpu,
+    history::{Group, History},
+};
 
 use super::{
     feed::{Ask, Feed, Wanted, points_for},
@@ -67,9 +70,15 @@ impl Charted {
         chosen.or_else(|| gpus.first())
     }
 
+    /// Which readings are shown, and of whom: the machine has them without a card.
+    fn subject<'a>(&self, gpus: &'a [Gpu]) -> Option<(Group, &'a str)> {
+        let group = self.kind.group();
+        Some((group, if group == Group::Host { "" } else { &self.card(gpus)?.uuid }))
+    }
+
     fn wanted(&self, gpus: &[Gpu]) -> Option<Wanted> {
-        let gpu = self.card(gpus)?.uuid.clone();
-        Some(Wanted { gpu, window: self.view.window, n_points: points_for(self.width_px) })
+        let (group, gpu) = self.subject(gpus)?;
+        Some(Wanted { group, gpu: gpu.to_owned(), window: self.view.window, n_points: points_for(self.width_px) })
     }
 
     /// Makes a change to what is looked at, and draws its range at once, of what is there.
@@ -117,7 +126,8 @@ impl Charted {
 
     /// What is kept of what is looked at.
     pub fn history(&self, gpus: &[Gpu], newest_ms: u64) -> Option<&History> {
-        self.feed.best(&self.card(gpus)?.uuid, self.range(newest_ms))
+        let (group, gpu) = self.subject(gpus)?;
+        self.feed.best(group, gpu, self.range(newest_ms))
     }
 
     /// The drawing.
