@@ -13,7 +13,10 @@ pub mod status;
 use headroom_shared::protocol::{alert::Settings, history::History};
 use leptos::prelude::*;
 
-use crate::state::rig::{Changed, Rig, connection::Connection, plot::Range, run::current};
+use crate::state::{
+    rig::{Changed, Rig, connection::Connection, run::current},
+    rig_charts::view::Range,
+};
 
 /// What a part asks of the page, which alone speaks with the agent.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,8 +5,8 @@ pub mod alerts;
 pub mod card;
 pub mod connection;
 pub mod link;
+pub mod memory;
 pub mod neighbours;
-pub mod plot;
 pub mod processes;
 pub mod run;
 #[cfg(test)]

@@ -39,7 +39,8 @@ pub fn Gpus(
         desk.about(|rig| rig.cards.iter().map(|card| of(rig, card)).collect::<Vec<_>>())
     });
     part(move || {
-        let rows: Vec<_> = cards.get().into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
+        let rows: Vec<_> =
+            cards.get().into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
         (!rows.is_empty()).then(|| view! { <section class="gpus" aria-label=t(text::RIG_CARDS)>{rows}</section> })
     })
 }

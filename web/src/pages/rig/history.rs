@@ -11,7 +11,16 @@ use crate::{
         rig::Fetched,
         rig_charts::{Fetch, HistoryChart},
     },
-    state::rig::{card::RECENT_MS, connection::Stage, plot::Range, words},
+    state::{
+        rig::{
+            Rig,
+            card::{Card, RECENT_MS},
+            connection::Stage,
+            processes::{predicted_bytes, run_on},
+            words,
+        },
+        rig_charts::{plot::Planned, view::Range},
+    },
 };
 
 /// Points of a chart; it has as many columns.
@@ -106,13 +115,13 @@ pub fn chart(client: Client) -> impl IntoView {
         true => desk.agent_now_ms(),
         false => last.copied().unwrap_or_default(),
     });
+    // What is drawn is the whole card's: the share of others stands below the plan's.
     let planned = Signal::derive(move || {
-        let id = desk.run()?;
-        desk.events(|rig| {
-            let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
-            let plan = run.plan.as_ref().filter(|_| !run.status.has_ended())?;
-            Some((run.gpus.first().cloned()?, plan.peak_bytes))
-        })
+        let of = |rig: &Rig, card: &Card| {
+            let planned = Planned { bytes: predicted_bytes(rig, card)?, from_ms: run_on(rig, card)?.started_ms };
+            Some((card.gpu.uuid.clone(), planned))
+        };
+        desk.slow(|rig| rig.cards.iter().filter_map(|card| of(rig, card)).collect::<Vec<_>>())
     });
     let paused =
         Signal::derive(move || desk.about(|rig| rig.state.as_ref().and_then(|state| words::history(&state.history))));

@@ -7,7 +7,6 @@ use headroom_shared::{
         alert::Alert,
         event::{Event, What},
         gpu::Throttle,
-        history::Metric,
         reading::{Reading, Why},
         state::{DriverState, HistoryState},
     },
@@ -18,10 +17,7 @@ use super::{
     connection::{Connection, Fault, Stage},
     run,
 };
-use crate::{
-    state::format,
-    text::{self, Key, Text, say, t},
-};
+use crate::text::{self, Key, Text, say, t};
 
 /// A blank that no line is broken at, between a number and its unit.
 pub const BLANK: char = '\u{a0}';
@@ -34,18 +30,6 @@ pub fn with_unit(number: &str, unit: &str) -> String {
 /// A value with so many decimals and its unit.
 pub fn value(value: f64, decimals: u32, unit: &str) -> String {
     with_unit(&decimal::fixed(value, decimals), unit)
-}
-
-/// A value of a metric.
-pub fn metric(metric: Metric, number: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a card")]
-    match metric {
-        Metric::MemoryUsed => format::size(number.max(0.0) as u64),
-        Metric::Utilization | Metric::MemoryUtilization => value(number, 0, "%"),
-        Metric::Power => value(number, 0, "W"),
-        Metric::Temperature => value(number, 0, "°C"),
-        Metric::ClockSm | Metric::ClockMemory => value(number, 0, "MHz"),
-    }
 }
 
 /// Why a reading is missing.
