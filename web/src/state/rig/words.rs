@@ -8,6 +8,7 @@ use headroom_shared::{
         event::{Event, What},
         gpu::Throttle,
         reading::{Reading, Why},
+        run::RunStatus,
         state::{DriverState, HistoryState},
     },
 };
@@ -142,14 +143,14 @@ pub fn history(state: &HistoryState) -> Option<String> {
     }
 }
 
-/// An alert's rule.
+/// What an alert says of a card or a run.
 pub fn alert(alert: &Alert) -> Text {
     match alert {
         Alert::TemperatureAbove { celsius } => text::rig_alert_temperature(*celsius),
         Alert::MemoryAbove { percent } => text::rig_alert_memory(*percent),
         Alert::NoProgress { minutes } => text::rig_alert_progress(*minutes),
-        Alert::CardLost => text::RIG_ALERT_LOST.into(),
-        Alert::RunFailed => text::RIG_ALERT_FAILED.into(),
+        Alert::CardLost => text::RIG_FIRED_LOST.into(),
+        Alert::RunFailed => text::RIG_FIRED_FAILED.into(),
     }
 }
 
@@ -181,6 +182,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
     };
     Some(match &event.what {
         What::RunStarted { run } => say(&text::rig_run_started(run.name.as_str())),
+        // It is told that a run runs where it had made no progress.
+        What::RunStatus { status: RunStatus::Running, .. } => say(&text::rig_run_goes_on(run)),
         What::RunStatus { status, .. } => format!("{run}: {}", run::status(*status)),
         What::RunOom { .. } => say(&text::rig_run_oom(run)),
         What::RunRetried { changes, .. } => {
