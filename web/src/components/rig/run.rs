@@ -120,7 +120,18 @@ fn losses(desk: Desk, id: StoredValue<String>) -> impl IntoView {
             desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).map(found)).unwrap_or_default()
         })
     });
-    view! { <div class="run__chart"><LossChart losses /></div> }
+    // A run that printed none is something else than one of which they are not here yet.
+    let none = Signal::derive(move || {
+        let is_whole = id.with_value(|id| {
+            desk.events(|rig| rig.runs.iter().any(|watched| watched.run.id == *id && watched.is_whole))
+        });
+        match (is_whole, desk.losses_fault.get()) {
+            (true, _) => t(text::LOSSES_NONE).to_owned(),
+            (false, None) => t(text::LOSSES_LOADING).to_owned(),
+            (false, Some(why)) => say(&text::losses_failed(why)),
+        }
+    });
+    view! { <div class="run__chart"><LossChart losses none /></div> }
 }
 
 /// The memory of the run's card, where there is one.

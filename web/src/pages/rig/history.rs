@@ -27,6 +27,8 @@ use crate::{
 const POINTS: u64 = 600;
 /// Points of the minutes before the page was opened: one a second.
 const RECENT_POINTS: u64 = 120;
+/// What did not arrive is asked for again after this.
+const RETRY_MS: u64 = 10_000;
 /// Live seconds reach back an hour; well before that is over, what follows now is fetched anew.
 const STALE_AFTER_MS: u64 = 1_800_000;
 
@@ -55,19 +57,38 @@ pub fn keep_history(client: Client) {
         }
     });
 
-    // The losses of the run that is shown.
+    // The losses of the run that is shown. Where they do not arrive, they are asked for again.
     let run = Memo::new(move |_| desk.run());
-    Effect::new(move |_| {
-        let (Some(id), true) = (run.get(), live.get()) else { return };
+    let again = Memo::new(move |_| desk.now_ms.get() / RETRY_MS);
+    let under_way = StoredValue::new(None::<String>);
+    Effect::new(move |before: Option<Option<String>>| {
+        let (shown, is_live) = (run.get(), live.get());
+        if before.is_some_and(|before| before != shown) {
+            desk.losses_fault.set(None);
+        }
+        let Some(id) = shown.clone().filter(|_| is_live) else { return shown };
         let is_whole = desk.look(|rig| rig.runs.iter().any(|watched| watched.run.id == id && watched.is_whole));
         if !is_whole {
+            again.get();
+            if under_way.with_value(|under_way| under_way.as_ref() == Some(&id)) {
+                return shown;
+            }
+            under_way.set_value(Some(id.clone()));
             spawn_local(async move {
-                let Ok(events) = rest::events(&client.token(), &id).await else { return };
-                if let Some(changed) = desk.change(|rig| rig.take_losses(&id, &events)) {
+                let answer = rest::events(&client.token(), &id).await;
+                under_way.update_value(|under_way| {
+                    under_way.take_if(|under_way| *under_way == id);
+                });
+                if run.get_untracked().as_ref() == Some(&id) {
+                    desk.losses_fault.set(answer.as_ref().err().cloned());
+                }
+                let changed = answer.ok().and_then(|events| desk.change(|rig| rig.take_losses(&id, &events)));
+                if let Some(changed) = changed {
                     client.draw(changed);
                 }
             });
         }
+        shown
     });
 
     // Memory of the card of the run that is shown. What follows now moves on by itself; half an hour later it is fetched anew.
