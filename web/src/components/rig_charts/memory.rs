@@ -27,7 +27,7 @@ pub fn MemoryChart(
 ) -> impl IntoView {
     let plot = Memo::new(move |_| drawn.with(|drawn| drawn.plot.clone()));
     view! {
-        <section class="rig-chart rig-chart--loss" aria-labelledby="run-memory-title" data-testid="run-memory">
+        <section class="rig-chart rig-chart--loss rig-chart--memory" aria-labelledby="run-memory-title" data-testid="run-memory">
             <div class="rig-chart__head">
                 <h2 class="panel-title">
                     <span id="run-memory-title">{t(text::RIG_MEMORY_OF_RUN)}</span>
