@@ -369,7 +369,7 @@ fn every_card_is_found_by_what_its_driver_tells() {
         let found = reported(&name, Some(device.total_bytes + 500 * MIB)).map(|found| &found.name);
         assert_eq!(found, Some(&device.name), "{name}");
     }
-    for none in ["NVIDIA GeForce RTX 9999", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", ""] {
+    for none in ["NVIDIA GeForce RTX 9999", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H100 MIG 1g.10gb", ""] {
         assert_eq!(reported(none, Some(20 << 30)), None, "{none}");
     }
 }
