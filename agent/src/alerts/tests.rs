@@ -37,6 +37,7 @@ fn gpu(index: u32) -> Gpu {
         mig_enabled: missing(),
         nvlinks_active: missing(),
         pci_bus_id: missing(),
+        listed_as: None,
     }
 }
 

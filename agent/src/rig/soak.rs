@@ -56,6 +56,7 @@ fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::Is(format!("0000:{index:02}:00.0")),
+        listed_as: None,
     }
 }
 

@@ -151,7 +151,7 @@ async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Refusal> {
     let bytes = tokio::time::timeout(BODY_TIME_MAX, body).await.map_err(|_| Refusal::too_late())?;
     let bytes = bytes.map_err(|_| Refusal::too_large(BODY_BYTES_MAX))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::bad_request(format!("The body is not understood: {error}.")))
+        .map_err(|error| Refusal::bad_request(format!("The body is not what /api/openapi.json describes: {error}.")))
 }
 
 /// The description of all this.

@@ -164,5 +164,6 @@ pub fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::missing(Why::NotSupported),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::missing(Why::NotSupported),
+        listed_as: None,
     }
 }

@@ -200,6 +200,7 @@ fn gpu(index: u32) -> Gpu {
     let missing = || Reading::missing(Why::NotYet);
     Gpu {
         index,
+        listed_as: None,
         uuid: uuid(index),
         name: "made up".to_owned(),
         present: true,

@@ -136,6 +136,7 @@ fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::Is(0),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: None,
     }
 }
 

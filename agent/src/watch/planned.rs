@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use headroom_shared::{
-    hardware::{Device, devices, find},
+    hardware::reported,
     nanogpt::{PastedKind, Source, from_pasted_text, read},
     plan::{Plan, Request, plan},
     protocol::run::PlanSummary,
@@ -27,23 +27,15 @@ pub enum Card {
 impl Card {
     /// The options of a session on this card.
     pub fn options(&self, world_size: u64) -> Options {
-        let (gpu, vram_bytes) = match self {
-            Self::Named(name) => (name.clone(), None),
-            Self::Measured { name, total_bytes } => match row(name, *total_bytes) {
-                Some(device) => (device.name.to_string(), None),
-                None => (String::new(), *total_bytes),
-            },
+        let options = match self {
+            Self::Named(name) => Options { gpu: name.clone(), ..Options::default() },
+            Self::Measured { name, total_bytes } => {
+                let listed = reported(name, *total_bytes).map(|device| &*device.name);
+                Options::on_card(listed, *total_bytes, None)
+            }
         };
-        Options { gpu, vram_bytes, world_size, ..Options::default() }
+        Options { world_size, ..options }
     }
-}
-
-/// The row of a card that names itself so. Of several with one name and other memory, the nearest.
-fn row(name: &str, total_bytes: Option<u64>) -> Option<&'static Device> {
-    let reported = name.strip_prefix("NVIDIA ").unwrap_or(name);
-    let same = devices().iter().filter(|device| device.reported_name == reported);
-    let nearest = same.min_by_key(|device| total_bytes.map_or(0, |total| total.abs_diff(device.total_bytes)));
-    nearest.or_else(|| find(name).ok())
 }
 
 /// What is known of a run's configuration.

@@ -60,6 +60,7 @@ fn gpu() -> Gpu {
         mig_enabled: missing(Why::NotSupported),
         nvlinks_active: missing(Why::OldDriver),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: Some("GeForce RTX 4070".to_owned()),
     }
 }
 

@@ -142,6 +142,11 @@ impl Agent {
         script.said.clear();
     }
 
+    /// Answers requests that begin so by this from now on.
+    pub fn answer_rest(&self, asked: &str, status: u16, body: Value) {
+        self.script().rest.insert(asked.to_owned(), (status, body));
+    }
+
     /// Answers no request that an agent would.
     pub fn be_none(&self) {
         let mut script = self.script();

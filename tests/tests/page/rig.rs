@@ -2,7 +2,7 @@
 
 use crate::{
     accessible::violations,
-    agent::{Agent, CODE, TOKEN, golden, hello, telemetry},
+    agent::{Agent, CODE, TOKEN, golden, hello, now_ms, telemetry},
     means::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
 };
@@ -71,6 +71,7 @@ fn readings_are_drawn_as_they_come() {
         // The card is lost, and back.
         agent.say(golden("inventory.json"));
         page.until("it is drawn as lost", "document.querySelector('.gpu--lost')").await;
+        assert!(page.value::<bool>("!document.querySelector('.gpu__plan')").await, "there is nothing to plan against");
         let mut back = golden("inventory.json");
         back["gpus"][0]["present"] = json!(true);
         agent.say(back);
@@ -153,8 +154,69 @@ fn silence_is_told() {
         agent.feed(false);
         until_state(page, "Stale").await;
         page.until("it looks old", "document.querySelector('.rig__body--old')").await;
+        until_says(page, "[data-testid=as-of]", "What is shown is from").await;
         agent.feed(true);
         until_state(page, "Live").await;
+        page.until("it is of now", "document.querySelector('[data-testid=as-of]').textContent === ''").await;
+    });
+}
+
+#[test]
+fn a_token_that_is_revoked_leaves_figures_that_say_from_when_they_are() {
+    rig("a_token_that_is_revoked_leaves_figures_that_say_from_when_they_are", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        let mut refused = golden("refused.json");
+        (refused["code"], refused["message"]) = (json!("bad_token"), json!("Unknown."));
+        agent.answer(vec![refused]);
+        agent.restart(true);
+        until_says(page, "[data-testid=access]", "does not know the token").await;
+        page.until("it looks old", "document.querySelector('.rig__body--old [data-testid=gpu]')").await;
+        until_says(page, "[data-testid=as-of]", "What is shown is from").await;
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn losses_that_do_not_arrive_are_asked_for_again() {
+    rig("losses_that_do_not_arrive_are_asked_for_again", async |page, agent| {
+        let why = json!({ "code": "history", "message": "History cannot be read.", "supported": [1] });
+        agent.answer_rest("GET /api/runs/", 503, why);
+        open_paired(page).await;
+        until_says(page, "[data-testid=losses]", "did not arrive: History cannot be read.").await;
+        let what = json!({ "kind": "run_iteration", "iter": 7, "loss": 1.5, "time_ms": 100.0 });
+        let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
+        agent.answer_rest("GET /api/runs/", 200, json!([event]));
+        page.until("they are drawn", "document.querySelector('[data-testid=losses] path[d*=M]')").await;
+        // What the browser says of the answer that was none.
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn what_happened_is_told_once_with_its_time() {
+    rig("what_happened_is_told_once_with_its_time", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        let id = golden("hello.json")["last_event"].as_u64().expect("a number");
+        let gpu = &golden("hello.json")["gpus"][0]["uuid"];
+        for (n, what) in [
+            json!({ "kind": "card_lost", "gpu": gpu }),
+            json!({ "kind": "alert", "alert": { "on": "card_lost" }, "gpu": gpu, "value": null }),
+            json!({ "kind": "card_back", "gpu": gpu }),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            agent.say(json!({ "type": "event", "id": id + 1 + n as u64, "time_ms": now_ms(), "what": what }));
+        }
+        until_says(page, "[data-testid=log]", "answers again").await;
+        let lines: Vec<String> =
+            page.value("[...document.querySelectorAll('[data-testid=log] li')].map((line) => line.textContent)").await;
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].contains("GeForce RTX 4070 stopped answering"), "{lines:?}");
+        let has_seconds = "/\\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.log__time').textContent)";
+        assert!(page.value::<bool>(has_seconds).await, "{lines:?}");
     });
 }
 
@@ -290,6 +352,10 @@ fn a_card_opens_in_the_calculator_as_it_is_now() {
         agent.say(golden("slow.json"));
         until_says(page, "[data-testid=processes]", "python train.py").await;
         until_says(page, "[data-metric='1']", "50 %").await;
+        // A link as any other: a middle click opens the same.
+        let one = 1_u64 << 30;
+        let leads = format!("document.querySelector('.gpu__plan').getAttribute('href').includes('&others={one}')");
+        page.until("the link says how the card is", &leads).await;
         page.click(".gpu__plan").await;
         page.until("the calculator answers", "document.querySelector('#verdict[data-fits]')").await;
         let fragment: String = page.value("location.hash").await;
@@ -408,6 +474,8 @@ fn the_rig_is_accessible_and_no_wider_than_its_window() {
                     all.extend(found.into_iter().map(|found| format!("{state}, {scheme}, {size:?}: {found}")));
                     let width: u32 = page.value("document.documentElement.scrollWidth").await;
                     assert!(width <= size.0, "{state}: {width} of {size:?}");
+                    let aside = "[...document.querySelectorAll('.rig__scroll')].some((list) => list.scrollWidth > list.clientWidth)";
+                    assert!(!page.value::<bool>(aside).await, "{state}: a list scrolls sideways at {size:?}");
                 }
             }
             page.resize(LAPTOP).await;

@@ -12,7 +12,10 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Headers, RequestInit, Response, window};
 
-use crate::state::rig::connection::Probe;
+use crate::{
+    state::rig::connection::Probe,
+    text::{self, t},
+};
 
 /// Why a request has no answer, in words: the agent's, else the browser's.
 pub type Failed = String;
@@ -53,7 +56,7 @@ async fn fetch(method: &str, path: &str, token: Option<&str>, body: Option<&str>
     JsFuture::from(sent).await.map_err(words)?.dyn_into().map_err(words)
 }
 
-async fn text(response: &Response) -> String {
+async fn body_of(response: &Response) -> String {
     let Ok(text) = response.text() else { return String::new() };
     JsFuture::from(text).await.ok().and_then(|text| text.as_string()).unwrap_or_default()
 }
@@ -61,7 +64,7 @@ async fn text(response: &Response) -> String {
 /// The answer's text, or the agent's words where it refuses.
 async fn ask(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> Result<String, Failed> {
     let response = fetch(method, path, token, body).await?;
-    let text = text(&response).await;
+    let text = body_of(&response).await;
     if response.ok() {
         return Ok(text);
     }
@@ -76,7 +79,12 @@ pub async fn body(path: &str, token: &str) -> Result<String, Failed> {
 
 async fn get<T: DeserializeOwned>(path: &str, token: &str) -> Result<T, Failed> {
     let text = ask("GET", path, Some(token), None).await?;
-    serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))
+    serde_json::from_str(&text).map_err(|_| not_understood())
+}
+
+/// What a person can do about an answer of another version.
+fn not_understood() -> Failed {
+    t(text::RIG_NOT_UNDERSTOOD).to_owned()
 }
 
 /// What answers where an agent should: an agent says what it can be asked, or refuses in JSON.
@@ -91,7 +99,7 @@ pub async fn probe() -> Probe {
 pub async fn pair(code: &str, name: &str) -> Result<String, Failed> {
     let body = serde_json::json!({ "code": code, "name": name }).to_string();
     let text = ask("POST", "api/pair", None, Some(&body)).await?;
-    serde_json::from_str(&text).map(|paired: Paired| paired.token).map_err(|error| error.to_string())
+    serde_json::from_str(&text).map(|paired: Paired| paired.token).map_err(|_| not_understood())
 }
 
 /// A card over a range of time.
@@ -124,7 +132,7 @@ fn events_of(list: &str) -> Result<Vec<Event>, Failed> {
     match serde_json::from_str(&message) {
         Ok(ServerMessage::Past(past)) => Ok(past.events),
         Ok(_) => Ok(vec![]),
-        Err(error) => Err(error.to_string()),
+        Err(_) => Err(not_understood()),
     }
 }
 

@@ -5,7 +5,7 @@ use js_sys::{Date, Object, Reflect};
 use leptos::prelude::{document, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Element, Event, Notification, NotificationOptions, NotificationPermission};
+use web_sys::{Notification, NotificationOptions, NotificationPermission};
 
 use super::{language, listen, local_storage};
 
@@ -141,14 +141,6 @@ pub fn moment(time_ms: u64, is_long: bool) -> String {
         drop(Reflect::set(&options, &JsValue::from_str(key), &JsValue::from_str(value)));
     }
     date.to_locale_string(&language(), &options).into()
-}
-
-/// Gives the link that is being followed another address.
-pub fn lead(event: &Event, href: &str) {
-    let link = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
-    if let Some(link) = link {
-        drop(link.set_attribute("href", href));
-    }
 }
 
 /// Loads the page anew.

@@ -13,7 +13,10 @@ pub mod status;
 use headroom_shared::protocol::{alert::Settings, history::History};
 use leptos::prelude::*;
 
-use crate::state::rig::{Changed, Rig, connection::Connection, plot::Range, run::current};
+use crate::state::{
+    rig::{Changed, Rig, connection::Connection, run::current},
+    rig_charts::view::Range,
+};
 
 /// What a part asks of the page, which alone speaks with the agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +89,8 @@ pub struct Desk {
     pub chosen_run: RwSignal<Option<String>>,
     /// History of the shown run's card, over the run.
     pub run_history: RwSignal<Fetched>,
+    /// Why the losses of the shown run did not arrive.
+    pub losses_fault: RwSignal<Option<String>>,
     /// What the owner set.
     pub settings: RwSignal<Settings>,
     /// Whether that is kept.
@@ -108,6 +113,7 @@ impl Desk {
             ahead_ms: RwSignal::new(0),
             chosen_run: RwSignal::new(None),
             run_history: RwSignal::new(Fetched::Nothing),
+            losses_fault: RwSignal::new(None),
             settings: RwSignal::new(Settings::default()),
             kept: RwSignal::new(Kept::Unknown),
             ask,

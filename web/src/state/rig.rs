@@ -5,8 +5,8 @@ pub mod alerts;
 pub mod card;
 pub mod connection;
 pub mod link;
+pub mod memory;
 pub mod neighbours;
-pub mod plot;
 pub mod processes;
 pub mod run;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use headroom_shared::protocol::{
     gpu::Gpu,
     history::{History, Past},
     host::HostSample,
-    run::Run,
+    run::{Run, RunStatus},
     state::{DriverState, State},
 };
 
@@ -36,6 +36,8 @@ const CARDS_MAX: usize = 64;
 const RUNS_MAX: usize = 200;
 /// Lines of what happened.
 const LOG_MAX: usize = 50;
+/// Two events so near to each other can be of one thing: an alert is looked for once a second.
+const SAME_MS: u64 = 3_000;
 /// Alerts that can be on at once.
 const FIRED_MAX: usize = 100;
 /// Events that wait while older ones are being sent; more of them is a rig that has to be asked anew.
@@ -304,7 +306,7 @@ impl Rig {
         self.newest_event = self.newest_event.max(event.id);
         self.fold(&event);
         self.fire(&event);
-        if is_told(&event.what) {
+        if self.is_told(&event) {
             self.log.push_front(event);
             self.log.truncate(LOG_MAX);
         }
@@ -330,6 +332,33 @@ impl Rig {
         if event.id == 0 || event.id > self.folded_event {
             watched.run.apply(event.time_ms, &event.what);
         }
+    }
+
+    /// Whether an event has a line among what happened. Those that come many times a minute are in the run's curve, and
+    /// what another line says already is not said twice.
+    fn is_told(&self, event: &Event) -> bool {
+        let is_new = match &event.what {
+            What::RunIteration(_)
+            | What::RunEvaluation(_)
+            | What::RunConfig { .. }
+            | What::RunParameters { .. }
+            | What::RunPlanned { .. }
+            | What::RunUnplanned { .. }
+            | What::RunMemory { .. }
+            | What::RunDiagnosed { .. }
+            | What::Unknown => false,
+            // The event of the card or of the run itself is told, with when it is over.
+            What::Alert { alert, .. } | What::AlertOver { alert, .. } => {
+                !matches!(alert, Alert::CardLost | Alert::RunFailed)
+            }
+            // That it ran out of memory says how it ended.
+            What::RunStatus { status: RunStatus::Exited { code: 1.. } | RunStatus::Killed { .. }, .. } => {
+                let is_oom = |before: &Event| before.run == event.run && matches!(before.what, What::RunOom { .. });
+                !self.log.iter().any(is_oom)
+            }
+            _ => true,
+        };
+        is_new && !self.log.front().is_some_and(|before| says_same(event, before))
     }
 
     fn fire(&mut self, event: &Event) {
@@ -362,19 +391,17 @@ impl Fired {
     }
 }
 
-/// Whether an event has a line among what happened; those that come many times a minute are in the run's curve.
-const fn is_told(what: &What) -> bool {
-    !matches!(
-        what,
-        What::RunIteration(_)
-            | What::RunEvaluation(_)
-            | What::RunConfig { .. }
-            | What::RunParameters { .. }
-            | What::RunPlanned { .. }
-            | What::RunUnplanned { .. }
-            | What::RunMemory { .. }
-            | What::Unknown
-    )
+/// Whether an event that follows another says what that one says: that a run stands still, or goes on.
+fn says_same(event: &Event, before: &Event) -> bool {
+    let stands_still = |what: &What| match what {
+        What::RunStatus { status: RunStatus::Stalled { .. }, .. }
+        | What::Alert { alert: Alert::NoProgress { .. }, .. } => Some(true),
+        What::RunStatus { .. } | What::AlertOver { alert: Alert::NoProgress { .. }, .. } => Some(false),
+        _ => None,
+    };
+    let is_near = event.time_ms.abs_diff(before.time_ms) <= SAME_MS;
+    let said = stands_still(&event.what);
+    is_near && event.run == before.run && said.is_some() && said == stands_still(&before.what)
 }
 
 #[cfg(test)]

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Query, State as Extract, rejection::QueryRejection},
-};
+use axum::{Json, extract::State as Extract};
 use headroom_shared::protocol::{
     PROTOCOL_VERSION, Slow, Telemetry,
     gpu::Gpu,
     history::{Group, History, POINTS_MAX},
     state::State as Sources,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::query;
+use super::query::{self, Asked, Read};
 use crate::{
     clock::now_ms,
     server::{State, archive::asked, error::Refusal},
@@ -56,32 +53,20 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
     })
 }
 
-/// A range of a card's time.
-#[derive(Deserialize)]
-pub struct Range {
-    gpu: Option<String>,
-    #[serde(default)]
-    group: Group,
-    from_ms: u64,
-    to_ms: u64,
-    points: Option<u64>,
-}
-
 /// `GET /api/history`.
-pub async fn history(
-    Extract(state): Extract<Arc<State>>,
-    range: Result<Query<Range>, QueryRejection>,
-) -> Result<Json<History>, Refusal> {
-    let Range { gpu, group, from_ms, to_ms, points } = query::read(range)?;
+pub async fn history(Extract(state): Extract<Arc<State>>, query: Read) -> Result<Json<History>, Refusal> {
+    let asked_for = Asked::read(query)?;
+    let group = asked_for.group()?;
     let gpu = match group {
-        Group::Fast | Group::Slow => query::gpu(gpu.unwrap_or_default())?,
+        Group::Fast | Group::Slow => query::gpu(&asked_for)?,
         // There is one machine.
         Group::Host => String::new(),
     };
-    let n_points = query::count("points", points, POINTS, POINTS_MAX)?;
+    let (from_ms, to_ms) = (asked_for.time_ms("from_ms")?, asked_for.time_ms("to_ms")?);
+    let n_points = asked_for.count("points", POINTS, POINTS_MAX)?;
     // SQLite's numbers have a sign.
     if from_ms >= to_ms || to_ms > i64::MAX as u64 {
-        return Err(Refusal::bad_request("from_ms has to be before to_ms, both in milliseconds since 1970."));
+        return Err(Refusal::bad_request("from_ms has to be before to_ms, and to_ms at most 9223372036854775807."));
     }
     let history =
         asked(&state.archive, move |archive| archive.history(Subject { group, gpu: &gpu }, from_ms, to_ms, n_points));

@@ -117,25 +117,30 @@ async fn the_rig_is_told_as_it_is() {
 #[tokio::test]
 async fn questions_have_bounds() {
     let server = Server::start().await;
-    for path in [
-        "/api/history",
-        "/api/history?gpu=GPU-0&from_ms=1",
-        "/api/history?gpu=GPU-0&from_ms=2&to_ms=2",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615",
-        "/api/history?gpu=GPU-0&from_ms=-1&to_ms=2",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001",
-        "/api/history?gpu=a%2fb&from_ms=1&to_ms=2",
-        "/api/history?from_ms=1&to_ms=2&group=slow",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none",
-        "/api/runs?limit=0",
-        "/api/runs?limit=1001",
-        "/api/runs?limit=x",
-        "/api/runs/ab/events?after=-1",
-        "/api/runs/ab/events?limit=9999",
+    // The refusal says which part of the question is wrong, and what that takes.
+    for (path, says) in [
+        ("/api/history", "gpu is missing; it takes a card's UUID"),
+        ("/api/history?gpu=GPU-0&from_ms=1", "to_ms is missing; it takes milliseconds since 1970"),
+        ("/api/history?gpu=GPU-0&from_ms=2&to_ms=2", "from_ms has to be before to_ms"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615", "from_ms has to be before to_ms"),
+        ("/api/history?gpu=GPU-0&from_ms=-1&to_ms=2", "from_ms takes milliseconds since 1970"),
+        ("/api/history?gpu=GPU-0&from_ms=yesterday&to_ms=2", "not \\\"yesterday\\\""),
+        ("/api/history?gpu=GPU-0&from_ms=1&from_ms=2&to_ms=2", "from_ms stands there twice"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0", "points takes a number from 1 to 2000, and not 0"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001", "points takes a number from 1 to 2000"),
+        ("/api/history?gpu=a%2fb&from_ms=1&to_ms=2", "gpu takes a card's UUID"),
+        ("/api/history?from_ms=1&to_ms=2&group=slow", "gpu is missing"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none", "group takes fast, slow or host"),
+        ("/api/runs?limit=0", "limit takes a number from 1 to 1000"),
+        ("/api/runs?limit=1001", "limit takes a number from 1 to 1000"),
+        ("/api/runs?limit=x", "limit takes a number from 1 to 1000"),
+        ("/api/runs?limit=%ff", "limit takes"),
+        ("/api/runs/ab/events?after=-1", "after takes the number of an event"),
+        ("/api/runs/ab/events?limit=9999", "limit takes a number from 1 to 1000"),
     ] {
         let answer = server.asked("GET", path, &server.place.view).await;
-        assert!(answer.status == 400 && answer.body.contains("bad_request"), "{path}: {answer:?}");
+        let is_told = answer.body.contains("bad_request") && answer.body.contains(says);
+        assert!(answer.status == 400 && is_told, "{path}: {answer:?}");
     }
     for fits in [
         "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000",
@@ -201,4 +206,45 @@ async fn a_token_has_its_rate() {
     assert!(statuses.contains(&429), "it made {} requests at once", statuses.len());
     assert_eq!(server.asked("GET", "/api/settings", &server.place.control).await.status, 200, "another token's");
     server.stop().await;
+}
+
+/// One of each kind of rule.
+const RULES: [Alert; 5] = [
+    Alert::TemperatureAbove { celsius: 85 },
+    Alert::MemoryAbove { percent: 95 },
+    Alert::NoProgress { minutes: 10 },
+    Alert::CardLost,
+    Alert::RunFailed,
+];
+
+#[test]
+fn every_rule_has_its_fields_in_the_description() {
+    // A rule that is new does not compile here before it is in the list.
+    let place = |rule: &Alert| match rule {
+        Alert::TemperatureAbove { .. } => 0,
+        Alert::MemoryAbove { .. } => 1,
+        Alert::NoProgress { .. } => 2,
+        Alert::CardLost => 3,
+        Alert::RunFailed => 4,
+    };
+    let schemas = &description()["components"]["schemas"];
+    let alert = &schemas["Alert"];
+    assert_eq!(alert["discriminator"]["propertyName"], "on");
+    let mapping = alert["discriminator"]["mapping"].as_object().expect("a mapping");
+    assert_eq!((mapping.len(), alert["oneOf"].as_array().map(Vec::len)), (RULES.len(), Some(RULES.len())));
+    for (at, rule) in RULES.iter().enumerate() {
+        assert_eq!(place(rule), at);
+        let rule = serde_json::to_value(rule).expect("JSON");
+        let on = rule["on"].as_str().expect("a name");
+        let reference = mapping[on].as_str().expect("a reference");
+        assert!(alert["oneOf"].as_array().is_some_and(|list| list.iter().any(|one| one["$ref"] == reference)), "{on}");
+        let schema = &schemas[reference.strip_prefix("#/components/schemas/").expect("a schema of ours")];
+        assert_eq!(schema["properties"]["on"]["const"], on);
+        let fields: Vec<&String> = rule.as_object().expect("an object").keys().collect();
+        let described: Vec<&String> = schema["properties"].as_object().expect("properties").keys().collect();
+        assert_eq!(fields, described, "{on}");
+        let required: Vec<&str> =
+            schema["required"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+        assert!(fields.iter().all(|field| required.contains(&field.as_str())), "{on}");
+    }
 }

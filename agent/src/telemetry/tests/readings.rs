@@ -38,6 +38,7 @@ fn a_whole_card_is_read_with_its_units() {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::Is(2),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: Some("GeForce RTX 4070".to_owned()),
     };
     assert_eq!(told, [expected]);
     let expected = Sample {

@@ -300,6 +300,7 @@ fn gpu() -> Gpu {
         mig_enabled: Reading::missing(Why::NotSupported),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::missing(Why::NotSupported),
+        listed_as: None,
     }
 }
 

@@ -165,3 +165,69 @@ fn the_past_fills_the_minute_of_a_page_that_has_just_been_opened() {
     assert!(rig.cards[0].recent[1].values[0].is_nan());
     assert!(matches!(rig.cards[0].sample.as_ref().map(|sample| &sample.utilization_percent), Some(Reading::Is(0))));
 }
+
+/// What is told of these events of one run, oldest first, with the milliseconds at which each came.
+#[track_caller]
+fn tells(events: Vec<(u64, What)>, expected: &[&str]) {
+    let mut rig = greeted(0);
+    for (at, (time_ms, what)) in events.into_iter().enumerate() {
+        let event = Event { time_ms: T + time_ms, ..event(at as u64 + 1, what) };
+        rig.hear(ServerMessage::Event(event), false);
+    }
+    let told: Vec<String> = rig.log.iter().rev().filter_map(|event| words::event(&rig, event)).collect();
+    let told: Vec<String> = told.iter().map(|line| line.replace(words::BLANK, " ")).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_happened_is_told_once() {
+    let of_card = |alert, is_over| match is_over {
+        true => What::AlertOver { alert, gpu: Some("GPU-0".to_owned()) },
+        false => What::Alert { alert, gpu: Some("GPU-0".to_owned()), value: None },
+    };
+    let gpu = || "GPU-0".to_owned();
+    tells(
+        vec![
+            (0, What::CardLost { gpu: gpu() }),
+            (1, of_card(Alert::CardLost, false)),
+            (9000, What::CardBack { gpu: gpu() }),
+            (9001, of_card(Alert::CardLost, true)),
+            (9002, of_card(Alert::TemperatureAbove { celsius: 85 }, false)),
+        ],
+        &[
+            "0: GeForce RTX 4070 stopped answering",
+            "0: GeForce RTX 4070 answers again",
+            "0: GeForce RTX 4070: hotter than 85 °C",
+        ],
+    );
+    let status = |status| What::RunStatus { status, energy_joules: None };
+    tells(
+        vec![
+            (0, What::RunOom { message: "CUDA out of memory.".to_owned() }),
+            (900, status(RunStatus::Exited { code: 1 })),
+            (901, What::Alert { alert: Alert::RunFailed, gpu: None, value: None }),
+        ],
+        &["shakespeare-char ran out of memory"],
+    );
+    tells(vec![(0, status(RunStatus::Exited { code: 1 }))], &["shakespeare-char: failed with exit code 1"]);
+}
+
+#[test]
+fn a_run_that_stands_still_is_told_once_by_whoever_says_it_first() {
+    let status = |status| What::RunStatus { status, energy_joules: None };
+    let alert = Alert::NoProgress { minutes: 10 };
+    tells(
+        vec![
+            (0, status(RunStatus::Stalled { since_ms: T })),
+            (900, What::Alert { alert, gpu: None, value: None }),
+            (60_000, status(RunStatus::Running)),
+            (60_000, What::AlertOver { alert, gpu: None }),
+        ],
+        &["shakespeare-char: no progress", "shakespeare-char makes progress again"],
+    );
+    // With other bounds they are at other times, and both are told.
+    tells(
+        vec![(0, status(RunStatus::Stalled { since_ms: T })), (300_000, What::Alert { alert, gpu: None, value: None })],
+        &["shakespeare-char: no progress", "shakespeare-char: no progress for 10 min"],
+    );
+}

@@ -7,8 +7,8 @@ use headroom_shared::{
         alert::Alert,
         event::{Event, What},
         gpu::Throttle,
-        history::Metric,
         reading::{Reading, Why},
+        run::RunStatus,
         state::{DriverState, HistoryState},
     },
 };
@@ -18,10 +18,7 @@ use super::{
     connection::{Connection, Fault, Stage},
     run,
 };
-use crate::{
-    state::format,
-    text::{self, Key, Text, say, t},
-};
+use crate::text::{self, Key, Text, say, t};
 
 /// A blank that no line is broken at, between a number and its unit.
 pub const BLANK: char = '\u{a0}';
@@ -34,19 +31,6 @@ pub fn with_unit(number: &str, unit: &str) -> String {
 /// A value with so many decimals and its unit.
 pub fn value(value: f64, decimals: u32, unit: &str) -> String {
     with_unit(&decimal::fixed(value, decimals), unit)
-}
-
-/// A value of a metric.
-pub fn metric(metric: Metric, number: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a card")]
-    match metric {
-        Metric::MemoryUsed => format::size(number.max(0.0) as u64),
-        Metric::Utilization | Metric::MemoryUtilization => value(number, 0, "%"),
-        Metric::Power => value(number, 0, "W"),
-        Metric::Temperature => value(number, 0, "°C"),
-        // Clocks: no other is shown as a number of its own.
-        _ => value(number, 0, "MHz"),
-    }
 }
 
 /// Why a reading is missing.
@@ -160,14 +144,14 @@ pub fn history(state: &HistoryState) -> Option<String> {
     }
 }
 
-/// An alert's rule.
+/// What an alert says of a card or a run.
 pub fn alert(alert: &Alert) -> Text {
     match alert {
         Alert::TemperatureAbove { celsius } => text::rig_alert_temperature(*celsius),
         Alert::MemoryAbove { percent } => text::rig_alert_memory(*percent),
         Alert::NoProgress { minutes } => text::rig_alert_progress(*minutes),
-        Alert::CardLost => text::RIG_ALERT_LOST.into(),
-        Alert::RunFailed => text::RIG_ALERT_FAILED.into(),
+        Alert::CardLost => text::RIG_FIRED_LOST.into(),
+        Alert::RunFailed => text::RIG_FIRED_FAILED.into(),
     }
 }
 
@@ -199,6 +183,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
     };
     Some(match &event.what {
         What::RunStarted { run } => say(&text::rig_run_started(run.name.as_str())),
+        // It is told that a run runs where it had made no progress.
+        What::RunStatus { status: RunStatus::Running, .. } => say(&text::rig_run_goes_on(run)),
         What::RunStatus { status, .. } => format!("{run}: {}", run::status(*status)),
         What::RunOom { .. } => say(&text::rig_run_oom(run)),
         What::RunRetried { changes, .. } => {

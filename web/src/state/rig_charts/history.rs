@@ -8,7 +8,7 @@ use headroom_shared::protocol::{
 use super::{
     feed::{Ask, Feed, Wanted, points_for},
     kind::Kind,
-    plot::{Frame, Plot},
+    plot::{Frame, Planned, Plot},
     reading::{self, Row, Said},
     view::{Range, View},
     zone::Zone,
@@ -131,12 +131,11 @@ impl Charted {
     }
 
     /// The drawing.
-    pub fn plot(&self, gpus: &[Gpu], planned: Option<&(String, u64)>, newest_ms: u64, zone: Zone) -> Plot {
+    pub fn plot(&self, gpus: &[Gpu], planned: &[(String, Planned)], newest_ms: u64, zone: Zone) -> Plot {
         let card = self.card(gpus);
-        let planned_bytes =
-            planned.filter(|(uuid, _)| card.is_some_and(|card| card.uuid == *uuid)).map(|(_, bytes)| *bytes);
+        let planned = planned.iter().find(|(uuid, _)| card.is_some_and(|card| card.uuid == *uuid));
         let frame = Frame { range: self.range(newest_ms), kind: self.kind, width_px: self.width_px, zone };
-        Plot::of(self.history(gpus, newest_ms), card, planned_bytes, &frame)
+        Plot::of(self.history(gpus, newest_ms), card, planned.map(|(_, planned)| *planned), &frame)
     }
 
     /// How it stands.
@@ -207,6 +206,7 @@ mod tests {
             mig_enabled: Reading::Is(false),
             nvlinks_active: Reading::Is(0),
             pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+            listed_as: None,
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn standing(charted: &Charted, gpus: &[Gpu]) -> Standing {
-        charted.standing(gpus, NOW, &charted.plot(gpus, None, NOW, UTC))
+        charted.standing(gpus, NOW, &charted.plot(gpus, &[], NOW, UTC))
     }
 
     #[test]
@@ -280,8 +280,11 @@ mod tests {
         let mut charted = Charted::default();
         let ask = charted.ask(&gpus, NOW, 0.0, 1200.0).expect("a request");
         charted.take(ask.number, answer("GPU-1", charted.range(NOW), Some(5e9)), 100.0);
-        let limits = |planned: &(String, u64)| charted.plot(&gpus, Some(planned), NOW, UTC).limits.len();
-        assert_eq!(limits(&("GPU-1".to_owned(), 9 << 30)), 2);
-        assert_eq!(limits(&("GPU-2".to_owned(), 9 << 30)), 1);
+        let limits = |uuid: &str| {
+            let planned = Planned { bytes: 9 << 30, from_ms: NOW - 1000 };
+            charted.plot(&gpus, &[(uuid.to_owned(), planned)], NOW, UTC).limits.len()
+        };
+        assert_eq!(limits("GPU-1"), 2);
+        assert_eq!(limits("GPU-2"), 1);
     }
 }
