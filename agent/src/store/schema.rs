@@ -5,7 +5,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::{file::Trouble, samples::to_sql};
 
 /// Step by step: the first makes version 1 of nothing, each other the next version of the one before.
-pub const STEPS: &[&str] = &[include_str!("schema/1.sql")];
+pub const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 
 /// Brings a file to the last version of `steps`, each step whole or not at all.
 ///
@@ -46,7 +46,11 @@ mod tests {
     #[test]
     fn what_was_released_stays_as_it_was() {
         let sums: Vec<u32> = STEPS.iter().map(|step| crc32fast::hash(step.as_bytes())).collect();
-        assert_eq!(sums, [3_825_197_785], "a step that was released is never changed; a new one is added here");
+        assert_eq!(
+            sums,
+            [3_825_197_785, 2_979_174_207],
+            "a step that was released is never changed; a new one is added here"
+        );
     }
 
     fn of_version(steps: &[&str]) -> Connection {
@@ -68,6 +72,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_first_version_keeps_its_events_and_gets_alerts() {
+        let mut connection = of_version(&STEPS[..1]);
+        let sql = "INSERT INTO events (time_ms, what) VALUES (7, '{\"kind\":\"history_resumed\"}')";
+        connection.execute(sql, []).expect("an event");
+        migrate(&mut connection, STEPS).expect("it is brought forward");
+        assert_eq!(version(&connection).expect("a version"), STEPS.len());
+        let count = |table: &str| -> i64 {
+            connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a table")
+        };
+        let told = "events INDEXED BY events_told WHERE substr(what, 1, 23) <> '{\"kind\":\"run_iteration\"'";
+        assert_eq!(["events", told, "alerts"].map(count), [1, 1, 0]);
+    }
+
+    #[test]
     fn a_step_that_fails_leaves_the_version_before_it() {
         let older = &["CREATE TABLE a (x INTEGER);"];
         let mut connection = of_version(older);
@@ -81,6 +99,6 @@ mod tests {
     fn a_newer_file_is_left_alone() {
         let mut connection = of_version(STEPS);
         connection.pragma_update(None, "user_version", 99).expect("a version");
-        assert!(matches!(migrate(&mut connection, STEPS), Err(Trouble::Newer { found: 99, known: 1 })));
+        assert!(matches!(migrate(&mut connection, STEPS), Err(Trouble::Newer { found: 99, known: 2 })));
     }
 }

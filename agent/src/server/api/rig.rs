@@ -8,6 +8,7 @@ use axum::{
 };
 use headroom_shared::protocol::{
     PROTOCOL_VERSION, Slow, Telemetry,
+    alert::Fired,
     gpu::Gpu,
     history::{History, POINTS_MAX},
     state::State as Sources,
@@ -17,7 +18,11 @@ use serde::{Deserialize, Serialize};
 use super::query;
 use crate::{
     clock::now_ms,
-    server::{State, archive::asked, error::Refusal},
+    server::{
+        State,
+        archive::{Archive, asked},
+        error::Refusal,
+    },
 };
 
 /// Points of a range where nobody says: about as many as a laptop's window is wide.
@@ -36,10 +41,13 @@ pub struct Rig {
     state: Sources,
     telemetry: Option<Telemetry>,
     slow: Option<Slow>,
+    /// Where history cannot be read there are none, and its state says why.
+    alerts: Vec<Fired>,
 }
 
 /// `GET /api/rig`.
 pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
+    let alerts = asked(&state.archive, Archive::alerts).await.unwrap_or_default();
     let latest = state.hub.latest();
     Json(Rig {
         protocol: PROTOCOL_VERSION,
@@ -52,6 +60,7 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
         state: state.hub.state(),
         telemetry: latest.telemetry.map(|telemetry| Telemetry::clone(&telemetry)),
         slow: latest.slow.map(|slow| Slow::clone(&slow)),
+        alerts,
     })
 }
 
