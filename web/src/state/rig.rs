@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use headroom_shared::protocol::{
     After, Hello, Scope, ServerMessage, Slow, Telemetry,
-    alert::Alert,
+    alert::{FIRED_MAX, Fired},
     event::{Event, What},
     gpu::Gpu,
     history::{History, Past},
@@ -36,8 +36,6 @@ const CARDS_MAX: usize = 64;
 const RUNS_MAX: usize = 200;
 /// Lines of what happened.
 const LOG_MAX: usize = 50;
-/// Alerts that can be on at once.
-const FIRED_MAX: usize = 100;
 /// Events that wait while older ones are being sent; more of them is a rig that has to be asked anew.
 const HELD_MAX: usize = 5_000;
 
@@ -50,21 +48,6 @@ pub struct Watched {
     pub losses: Losses,
     /// Whether the losses from before this page was opened are there too.
     pub is_whole: bool,
-}
-
-/// An alert that is on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fired {
-    /// Which.
-    pub alert: Alert,
-    /// The card's UUID, or none.
-    pub gpu: Option<String>,
-    /// The run, or none.
-    pub run: Option<String>,
-    /// The value that passed the bound.
-    pub value: Option<f64>,
-    /// Since when.
-    pub time_ms: u64,
 }
 
 /// What a message changed, so that only that is drawn anew.
@@ -113,7 +96,7 @@ pub struct Rig {
     pub host: Option<HostSample>,
     /// Newest first.
     pub runs: Vec<Watched>,
-    /// What is on.
+    /// What is on, newest first.
     pub fired: Vec<Fired>,
     /// What happened, newest first.
     pub log: VecDeque<Event>,
@@ -123,7 +106,7 @@ pub struct Rig {
     pub newest_ms: u64,
     /// Number of the newest event.
     newest_event: u64,
-    /// Runs as the agent told them last have all events up to this one in them.
+    /// Runs and alerts as the agent told them last have all events up to this one in them.
     folded_event: u64,
     /// Events that wait for older ones; `None` where nothing was missed.
     held: Option<Vec<Event>>,
@@ -198,6 +181,8 @@ impl Rig {
         }
         (self.name, self.agent, self.scope) = (hello.name, hello.agent, Some(hello.scope));
         self.folded_event = hello.last_event;
+        self.fired = hello.alerts;
+        self.fired.truncate(FIRED_MAX);
         self.held = (asked && self.newest_event < hello.last_event).then(Vec::new);
         self.is_behind = false;
         self.state = Some(hello.state);
@@ -255,7 +240,12 @@ impl Rig {
             self.take_telemetry(telemetry);
         }
         for event in past.events {
-            self.take_event(event);
+            // From before a first greeting, which has all that follows from them.
+            if event.id <= self.newest_event && event.what.has_line() {
+                self.remember(event);
+            } else {
+                self.take_event(event);
+            }
         }
         if let (Some(slow), None) = (past.slow, &self.host) {
             self.take_slow(slow);
@@ -303,9 +293,20 @@ impl Rig {
         }
         self.newest_event = self.newest_event.max(event.id);
         self.fold(&event);
-        self.fire(&event);
-        if is_told(&event.what) {
+        if event.id == 0 || event.id > self.folded_event {
+            Fired::take(&mut self.fired, &event);
+        }
+        if event.what.has_line() {
             self.log.push_front(event);
+            self.log.truncate(LOG_MAX);
+        }
+    }
+
+    /// A line of what happened before the page was opened, at its place.
+    fn remember(&mut self, event: Event) {
+        if self.log.iter().all(|known| known.id != event.id) {
+            let at = self.log.iter().position(|known| known.id != 0 && known.id < event.id);
+            self.log.insert(at.unwrap_or(self.log.len()), event);
             self.log.truncate(LOG_MAX);
         }
     }
@@ -331,49 +332,6 @@ impl Rig {
             watched.run.apply(event.time_ms, &event.what);
         }
     }
-
-    fn fire(&mut self, event: &Event) {
-        match &event.what {
-            What::Alert { alert, gpu, value } => {
-                self.fired.retain(|fired| !fired.is(alert, gpu.as_ref(), event.run.as_ref()));
-                let fired = Fired {
-                    alert: *alert,
-                    gpu: gpu.clone(),
-                    run: event.run.clone(),
-                    value: *value,
-                    time_ms: event.time_ms,
-                };
-                self.fired.insert(0, fired);
-                self.fired.truncate(FIRED_MAX);
-            }
-            What::AlertOver { alert, gpu } => {
-                self.fired.retain(|fired| !fired.is(alert, gpu.as_ref(), event.run.as_ref()));
-            }
-            // What an agent that was started again does not know of is not on.
-            What::AgentStarted { .. } => self.fired.clear(),
-            _ => {}
-        }
-    }
-}
-
-impl Fired {
-    fn is(&self, alert: &Alert, gpu: Option<&String>, run: Option<&String>) -> bool {
-        self.alert == *alert && self.gpu.as_ref() == gpu && (gpu.is_some() || self.run.as_ref() == run)
-    }
-}
-
-/// Whether an event has a line among what happened; those that come many times a minute are in the run's curve.
-const fn is_told(what: &What) -> bool {
-    !matches!(
-        what,
-        What::RunIteration(_)
-            | What::RunEvaluation(_)
-            | What::RunConfig { .. }
-            | What::RunParameters { .. }
-            | What::RunPlanned { .. }
-            | What::RunMemory { .. }
-            | What::Unknown
-    )
 }
 
 #[cfg(test)]
