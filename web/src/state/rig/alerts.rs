@@ -93,6 +93,8 @@ pub struct Form {
     base: Settings,
     /// The agent's name for that.
     tag: String,
+    /// What the form made of that before anybody typed: spaces around a currency are none of it.
+    untouched: Option<Settings>,
     /// What was set elsewhere since a person began to change this, and its name.
     theirs: Option<(Settings, String)>,
     /// In their order.
@@ -112,7 +114,7 @@ impl Form {
         let made = self.made();
         if made.as_ref() == Some(&settings) {
             self.saved(settings, tag);
-        } else if made.as_ref() == Some(&self.base) {
+        } else if self.tag.is_empty() || made == self.untouched {
             self.fill(settings, tag);
         } else if tag != self.tag {
             self.theirs = Some((settings, tag));
@@ -123,6 +125,7 @@ impl Form {
 
     /// What was made of it is what the agent has now; what was typed since stays.
     pub fn saved(&mut self, settings: Settings, tag: String) {
+        self.untouched = Some(settings.clone());
         (self.base, self.tag, self.theirs) = (settings, tag, None);
     }
 
@@ -136,6 +139,7 @@ impl Form {
         self.currency.clone_from(&settings.currency);
         self.n_fills += 1;
         self.saved(settings, tag);
+        self.untouched = self.made();
     }
 
     fn push(&mut self, kind: Kind, number: u64) {
@@ -286,16 +290,20 @@ mod tests {
         let mut form = filled(&[HOT]);
         form.take(settings(&[FULL]), "2".to_owned());
         assert_eq!((form.has_conflict(), form.n_fills, form.made()), (false, 2, Some(settings(&[FULL]))));
+        let spaced = Settings { currency: " € ".to_owned(), ..settings(&[HOT]) };
+        form.take(spaced, "2a".to_owned());
+        form.take(settings(&[FULL]), "2".to_owned());
+        assert_eq!((form.has_conflict(), form.n_fills), (false, 4), "nobody typed a space less");
         form.switch(Kind::Lost, true);
         form.take(settings(&[FULL]), "2".to_owned());
         assert!(!form.has_conflict(), "nobody changed it elsewhere");
         form.take(settings(&[HOT]), "3".to_owned());
         assert!(form.has_conflict());
-        assert_eq!((form.n_fills, form.tag().as_str()), (2, "2"), "saving as if nothing had happened is refused");
+        assert_eq!((form.n_fills, form.tag().as_str()), (4, "2"), "saving as if nothing had happened is refused");
         let mine = settings(&[FULL, Alert::CardLost]);
         let mut other = form.clone();
         other.take_theirs();
-        assert_eq!((other.made(), other.tag().as_str(), other.n_fills), (Some(settings(&[HOT])), "3", 3));
+        assert_eq!((other.made(), other.tag().as_str(), other.n_fills), (Some(settings(&[HOT])), "3", 5));
         form.keep_mine();
         assert_eq!((form.made(), form.tag().as_str(), form.has_conflict()), (Some(mine.clone()), "3", false));
         // The event of one's own change may come before the answer to it.
