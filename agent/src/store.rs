@@ -4,6 +4,7 @@
 //! says so, and what is told live goes on. Several programs write to one file: the agent its samples and alerts, each
 //! `headroom watch` its run.
 
+mod alerts;
 mod archive;
 mod backup;
 pub mod calendar;
@@ -27,7 +28,7 @@ use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
     Slow, Telemetry,
-    alert::Settings,
+    alert::{FIRED_MAX, Fired, Settings},
     event::{Event, What},
     gpu::Gpu,
     history::History,
@@ -36,6 +37,7 @@ use headroom_shared::protocol::{
 };
 
 use crate::{clock::now_ms, platform::Process};
+pub use alerts::Kept;
 pub use archive::{Archive, Card};
 pub use backup::BackupError;
 use file::HistoryFile;
@@ -76,6 +78,12 @@ pub enum Error {
     /// A run that goes on is not deleted.
     #[error("run {0} has not ended")]
     NotEnded(String),
+    /// No alert went off by that event, or none that is on.
+    #[error("no alert is on that went off by event {0}")]
+    NoAlert(u64),
+    /// The settings are others than those that were to be changed.
+    #[error("the settings were changed elsewhere meanwhile")]
+    Changed,
     /// The file cannot be read or written.
     #[error("history cannot be used: {0}")]
     Unusable(String),
@@ -203,17 +211,67 @@ impl Store {
         self.archive.settings()
     }
 
-    /// A number that changes when other settings are kept through this store.
-    pub fn n_settings(&self) -> u64 {
-        self.archive.n_settings()
-    }
-
-    /// Keeps what the owner set.
+    /// Keeps what the owner set, if what is kept is still what is expected; all are told of it.
     ///
     /// # Errors
-    /// History cannot be written.
-    pub fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
-        self.archive.set_settings(settings)
+    /// They are others meanwhile, or history cannot be written.
+    pub fn set_settings(
+        &self,
+        settings: &Settings,
+        is_expected: impl FnOnce(Option<&Settings>) -> bool,
+    ) -> Result<(), Error> {
+        self.archive.set_settings(settings, is_expected, now_ms())
+    }
+
+    /// Alerts that are on and were not dismissed, newest first; those that cannot be written yet are among them, with
+    /// the number 0.
+    ///
+    /// # Errors
+    /// History cannot be read, and nothing waits to be written.
+    pub fn alerts(&self) -> Result<Vec<Fired>, Error> {
+        // Taken first: what is written in between is in both, and counts once.
+        let waiting = self.queue.alerts();
+        let kept = match self.archive.alerts() {
+            Err(_) if !waiting.is_empty() => vec![],
+            kept => kept?,
+        };
+        let mut fired: Vec<Fired> =
+            kept.into_iter().filter(|kept| !kept.is_dismissed).map(|kept| kept.fired).take(FIRED_MAX).collect();
+        for event in waiting {
+            let is_written = Fired::of(&event).is_some_and(|new| {
+                let is_it = |kept: &Fired| kept.is(&new.alert, new.gpu.as_deref(), new.run.as_deref());
+                fired.iter().any(|kept| is_it(kept) && kept.time_ms == new.time_ms)
+            });
+            if !is_written {
+                Fired::take(&mut fired, &event);
+            }
+        }
+        Ok(fired)
+    }
+
+    /// The same as they are kept, with those that were dismissed: what they are when the agent starts.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn kept_alerts(&self) -> Result<Vec<Kept>, Error> {
+        self.archive.alerts()
+    }
+
+    /// Dismisses an alert that is on, by the number of its event; all are told of it.
+    ///
+    /// # Errors
+    /// There is none, or history cannot be written.
+    pub fn dismiss(&self, event: u64) -> Result<(), Error> {
+        self.archive.dismiss(event, now_ms())
+    }
+
+    /// The newest events that have a line among what happened, up to a number and after a time, oldest first, at most
+    /// so many.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.archive.newest(up_to, after_ms, n_max)
     }
 }
 

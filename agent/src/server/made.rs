@@ -7,7 +7,7 @@ use std::{
 
 use headroom_shared::protocol::{
     Scope, Telemetry,
-    alert::Settings,
+    alert::{Alert, Fired, Settings},
     event::{Event, What},
     gpu::Gpu,
     history::History,
@@ -18,7 +18,7 @@ use headroom_shared::protocol::{
 use super::{
     State,
     access::{Access, file::AccessFile},
-    archive::Archive,
+    archive::{Archive, IsExpected},
     assets::Assets,
     host::{Given, Hosts},
     hub::Hub,
@@ -32,6 +32,7 @@ pub struct Made {
     pub events: Mutex<Vec<Event>>,
     pub runs: Mutex<Vec<Run>>,
     pub settings: Mutex<Settings>,
+    pub alerts: Mutex<Vec<Fired>>,
     /// Nothing can be read or written.
     pub broken: Mutex<bool>,
 }
@@ -91,10 +92,36 @@ impl Archive for Made {
         Ok(locked(&self.settings).clone())
     }
 
-    fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
+    fn set_settings(&self, settings: &Settings, is_expected: IsExpected<'_>) -> Result<(), Error> {
         self.check()?;
-        *locked(&self.settings) = settings.clone();
+        let mut kept = locked(&self.settings);
+        if !is_expected(Some(&kept)) {
+            return Err(Error::Changed);
+        }
+        *kept = settings.clone();
         Ok(())
+    }
+
+    fn alerts(&self) -> Result<Vec<Fired>, Error> {
+        self.check()?;
+        Ok(locked(&self.alerts).clone())
+    }
+
+    fn dismiss(&self, event: u64) -> Result<(), Error> {
+        self.check()?;
+        let mut alerts = locked(&self.alerts);
+        let at = alerts.iter().position(|fired| fired.event == event).ok_or(Error::NoAlert(event))?;
+        alerts.remove(at);
+        Ok(())
+    }
+
+    fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.check()?;
+        let events = locked(&self.events);
+        let is_asked = |event: &&Event| event.id <= up_to && event.time_ms > after_ms && event.what.has_line();
+        let mut newest: Vec<Event> = events.iter().rev().filter(is_asked).take(n_max).cloned().collect();
+        newest.reverse();
+        Ok(newest)
     }
 }
 
@@ -139,6 +166,13 @@ pub fn event(id: u64, run: &str) -> Event {
         mfu_percent: None,
     };
     Event { id, time_ms: id, run: Some(run.to_owned()), what: What::RunIteration(iteration) }
+}
+
+/// A failed run's alert.
+pub fn fired(event: u64) -> Fired {
+    let what = What::Alert { alert: Alert::RunFailed, gpu: None, value: Some(1.0) };
+    let event = Event { id: event, time_ms: event, run: Some("ab".to_owned()), what };
+    Fired::of(&event).expect("an alert")
 }
 
 /// A run that goes on.

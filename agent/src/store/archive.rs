@@ -1,21 +1,22 @@
 //! History as it is asked: each question opens the file for itself, so that none holds another up, and works with or
 //! without an agent.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
-    Telemetry, alert::Settings, event::Event, history::History, run::Run, state::HistoryState,
+    Telemetry,
+    alert::Settings,
+    event::{Event, What},
+    history::History,
+    run::Run,
+    state::HistoryState,
 };
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{
-    Error, events,
+    Error,
+    alerts::{self, Kept},
+    events,
     file::{HistoryFile, Trouble},
     queue::Queue,
     range::{self, Subject},
@@ -38,8 +39,6 @@ const SETTINGS: &str = "settings";
 pub struct Archive {
     file: HistoryFile,
     queue: Option<Arc<Queue>>,
-    /// How often settings were kept by this program; a clone's count is the same.
-    n_settings: Arc<AtomicU64>,
 }
 
 /// A card that history knows.
@@ -54,12 +53,12 @@ pub struct Card {
 impl Archive {
     /// Of a data folder, without an agent.
     pub fn new(folder: &Path) -> Self {
-        Self { file: HistoryFile::new(folder), queue: None, n_settings: Arc::default() }
+        Self { file: HistoryFile::new(folder), queue: None }
     }
 
     /// Beside the thread that writes.
     pub(super) fn beside(file: HistoryFile, queue: Arc<Queue>) -> Self {
-        Self { file, queue: Some(queue), n_settings: Arc::default() }
+        Self { file, queue: Some(queue) }
     }
 
     /// Whether it can be asked, and what it takes.
@@ -183,35 +182,69 @@ impl Archive {
     /// # Errors
     /// History cannot be read.
     pub fn settings(&self) -> Result<Settings, Error> {
-        let json: Option<String> = self.ask(None, |connection| {
-            let sql = "SELECT value FROM facts WHERE name = ?1";
-            connection.query_row(sql, [SETTINGS], |row| row.get(0)).optional()
-        })?;
-        match json {
-            None => Ok(Settings::default()),
-            Some(json) => {
-                serde_json::from_str(&json).map_err(|error| Error::Unusable(format!("the settings in it: {error}")))
-            }
-        }
+        of_json(self.ask(None, |connection| kept_settings(connection))?)
     }
 
-    /// Keeps what the owner set.
+    /// Keeps what the owner set, if what is kept is still what is expected; all are told of it. Settings that cannot be
+    /// read are none to expect.
     ///
     /// # Errors
-    /// History cannot be written.
-    pub fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
+    /// They are others meanwhile, or history cannot be written.
+    pub fn set_settings(
+        &self,
+        settings: &Settings,
+        is_expected: impl FnOnce(Option<&Settings>) -> bool,
+        now_ms: u64,
+    ) -> Result<(), Error> {
         let json = serde_json::to_string(settings).map_err(|error| Error::Unusable(error.to_string()))?;
         self.change(|connection| {
-            let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
-            Ok(connection.execute(sql, (SETTINGS, json)).map(|_| ())?)
-        })?;
-        self.n_settings.fetch_add(1, Ordering::Release);
-        Ok(())
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let kept = of_json(kept_settings(&transaction)?).ok();
+            if !is_expected(kept.as_ref()) {
+                return Err(Refused::No(Error::Changed));
+            }
+            if kept.as_ref() != Some(settings) {
+                let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+                transaction.execute(sql, (SETTINGS, json))?;
+                happened(&transaction, None, &What::SettingsChanged, now_ms)?;
+            }
+            Ok(transaction.commit()?)
+        })
     }
 
-    /// A number that changes when this program keeps other settings: to ask for it opens no file.
-    pub(super) fn n_settings(&self) -> u64 {
-        self.n_settings.load(Ordering::Acquire)
+    /// Alerts that are on, newest first, dismissed ones among them.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn alerts(&self) -> Result<Vec<Kept>, Error> {
+        self.ask(vec![], |connection| alerts::all(connection))
+    }
+
+    /// Dismisses an alert that is on, by the number of its event; all are told of it.
+    ///
+    /// # Errors
+    /// There is none, or history cannot be written.
+    pub fn dismiss(&self, event: u64, now_ms: u64) -> Result<(), Error> {
+        if self.file.identity().is_none() {
+            return Err(Error::NoAlert(event));
+        }
+        self.change(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let Some(fired) = alerts::one(&transaction, event)? else {
+                return Err(Refused::No(Error::NoAlert(event)));
+            };
+            let what = What::AlertDismissed { alert: fired.alert, gpu: fired.gpu };
+            happened(&transaction, fired.run.as_deref(), &what, now_ms)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// The newest events that have a line, as [`Store::newest`](super::Store::newest).
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.ask(vec![], |connection| events::newest(connection, up_to, after_ms, n_max))
     }
 
     /// Deletes a run that has ended, with its events; all are told of it.
@@ -264,6 +297,25 @@ impl Archive {
         }
         Error::Unusable(trouble.to_string())
     }
+}
+
+fn kept_settings(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT value FROM facts WHERE name = ?1";
+    connection.query_row(sql, [SETTINGS], |row| row.get(0)).optional()
+}
+
+fn of_json(settings: Option<String>) -> Result<Settings, Error> {
+    let Some(json) = settings else { return Ok(Settings::default()) };
+    serde_json::from_str(&json).map_err(|error| Error::Unusable(format!("the settings in it: {error}")))
+}
+
+/// Writes an event that a person brought about.
+fn happened(transaction: &Transaction<'_>, run: Option<&str>, what: &What, now_ms: u64) -> rusqlite::Result<()> {
+    // A value of ours has a text.
+    let Ok(json) = serde_json::to_string(what) else { return Ok(()) };
+    let mut batch = events::Batch::new(transaction, now_ms);
+    batch.add(now_ms, run, what, &json)?;
+    batch.finish()
 }
 
 /// Why a change was not made.

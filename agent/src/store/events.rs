@@ -8,8 +8,15 @@ use headroom_shared::protocol::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::samples::{from_sql, to_sql};
+use super::{
+    alerts,
+    samples::{from_sql, to_sql},
+};
 use crate::platform::Process;
+
+/// Events that are looked at for the newest that have a line: of those that have none and are not iterations, such as
+/// evaluations, a run has a few a minute.
+const NEWEST_LOOKED_AT_MAX: u64 = 2000;
 
 /// A batch of events on its way into the file.
 #[derive(Debug)]
@@ -44,6 +51,7 @@ impl<'a> Batch<'a> {
             self.transaction.prepare_cached("INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)")?;
         insert.execute((to_sql(time_ms), run, json))?;
         let id = from_sql(self.transaction.last_insert_rowid());
+        alerts::apply(self.transaction, id, time_ms, run, what)?;
         if let Some(run) = run {
             self.apply(time_ms, run, what)?;
         }
@@ -208,13 +216,40 @@ pub fn last(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(last.map_or(0, from_sql))
 }
 
-/// Takes a run away with its events; what is left of it is the event that says so.
+/// The newest events that have a line among what happened, up to a number and after a time, oldest first, at most so
+/// many.
+///
+/// # Errors
+/// What SQLite says.
+pub fn newest(connection: &Connection, up_to: u64, after_ms: u64, n_max: usize) -> rusqlite::Result<Vec<Event>> {
+    // The words are the index's own, or it is not used.
+    let mut select = connection.prepare_cached(
+        "SELECT id, time_ms, run, what FROM events WHERE substr(what, 1, 23) <> '{\"kind\":\"run_iteration\"' \
+         AND id <= ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let read = select.query_map((to_sql(up_to), to_sql(NEWEST_LOOKED_AT_MAX)), event)?;
+    let mut newest = Vec::new();
+    for event in read {
+        let event = event?;
+        if event.time_ms <= after_ms || newest.len() >= n_max {
+            break;
+        }
+        if event.what.has_line() {
+            newest.push(event);
+        }
+    }
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Takes a run away with its events and alerts; what is left of it is the event that says so.
 ///
 /// # Errors
 /// What SQLite says.
 pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite::Result<()> {
     transaction.execute("DELETE FROM runs WHERE id = ?1", [id])?;
     transaction.execute("DELETE FROM events WHERE run = ?1", [id])?;
+    alerts::forget_run(transaction, id)?;
     let Ok(json) = serde_json::to_string(&What::RunDeleted) else { return Ok(()) };
     let sql = "INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)";
     transaction.execute(sql, (to_sql(now_ms), id, json)).map(|_| ())

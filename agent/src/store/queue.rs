@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::{Slow, Telemetry, event::What, gpu::Gpu};
+use headroom_shared::protocol::{
+    Slow, Telemetry,
+    event::{Event, What},
+    gpu::Gpu,
+};
 
 /// Moments of telemetry that wait at most: a minute's, in which a disk comes back or does not. The oldest go first.
 const TELEMETRY_MAX: usize = 600;
@@ -205,6 +209,16 @@ impl Queue {
     pub fn untold(&self) -> Vec<Arc<Waiting>> {
         let inner = self.lock();
         inner.events.items.iter().filter(|event| !event.told.swap(true, Ordering::Relaxed)).cloned().collect()
+    }
+
+    /// Alerts that wait, and what ends them, without their numbers.
+    pub fn alerts(&self) -> Vec<Event> {
+        let is_of_alert = |what: &What| matches!(what, What::Alert { .. } | What::AlertOver { .. });
+        let inner = self.lock();
+        let waiting = inner.events.items.iter().filter(|event| is_of_alert(&event.what));
+        waiting
+            .map(|event| Event { id: 0, time_ms: event.time_ms, run: event.run.clone(), what: event.what.clone() })
+            .collect()
     }
 
     /// Events that were lost, and those that wait still.

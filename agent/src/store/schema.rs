@@ -5,7 +5,12 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::{file::Trouble, samples::to_sql};
 
 /// Step by step: the first makes version 1 of nothing, each other the next version of the one before.
-pub const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+pub const STEPS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// Brings a file to the last version of `steps`, each step whole or not at all.
 ///
@@ -50,7 +55,7 @@ mod tests {
         let sums: Vec<u32> = STEPS.iter().map(|step| crc32fast::hash(step.as_bytes())).collect();
         assert_eq!(
             sums,
-            [3_825_197_785, 2_217_841_808, 2_562_482_200],
+            [3_825_197_785, 2_217_841_808, 2_562_482_200, 373_728_532],
             "a step that was released is never changed; a new one is added here"
         );
     }
@@ -91,6 +96,20 @@ mod tests {
                 connection.prepare(&sql).unwrap_or_else(|error| panic!("{table}: {error}"));
             }
         }
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_keeps_its_events_and_gets_alerts() {
+        let mut connection = of_version(&STEPS[..1]);
+        let sql = "INSERT INTO events (time_ms, what) VALUES (7, '{\"kind\":\"history_resumed\"}')";
+        connection.execute(sql, []).expect("an event");
+        migrate(&mut connection, STEPS).expect("it is brought forward");
+        assert_eq!(version(&connection).expect("a version"), STEPS.len());
+        let count = |table: &str| -> i64 {
+            connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a table")
+        };
+        let told = "events INDEXED BY events_told WHERE substr(what, 1, 23) <> '{\"kind\":\"run_iteration\"'";
+        assert_eq!(["events", told, "alerts"].map(count), [1, 1, 0]);
     }
 
     #[test]

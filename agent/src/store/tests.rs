@@ -1,5 +1,6 @@
 //! History as the parts around it see it, with a clock that the tests turn.
 
+mod alerts;
 mod damage;
 mod kill;
 mod rolling;

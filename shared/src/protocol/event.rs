@@ -112,6 +112,15 @@ pub enum What {
         /// The card's UUID, of an alert of cards.
         gpu: Option<String>,
     },
+    /// Somebody dismissed it: it is shown no more. One of a value or of a card is quiet until it was over.
+    AlertDismissed {
+        /// Which.
+        alert: Alert,
+        /// The card's UUID, of an alert of cards.
+        gpu: Option<String>,
+    },
+    /// What the owner set was changed.
+    SettingsChanged,
     /// A card stopped answering.
     CardLost {
         /// Its UUID.
@@ -137,4 +146,23 @@ pub enum What {
     /// Something of a later version.
     #[serde(other)]
     Unknown,
+}
+
+impl What {
+    /// Whether it has a line among what happened: what comes with every printed line has none, and is in its run.
+    #[must_use]
+    pub const fn has_line(&self) -> bool {
+        !matches!(
+            self,
+            Self::RunIteration(_)
+                | Self::RunEvaluation(_)
+                | Self::RunConfig { .. }
+                | Self::RunParameters { .. }
+                | Self::RunPlanned { .. }
+                | Self::RunUnplanned { .. }
+                | Self::RunMemory { .. }
+                | Self::RunDiagnosed { .. }
+                | Self::Unknown
+        )
+    }
 }

@@ -218,6 +218,26 @@ fn the_agent_says_what_it_always_said() {
         state: state(),
         runs: vec![run()],
         last_event: 12,
+        alerts: vec![
+            Fired {
+                event: 11,
+                alert: Alert::TemperatureAbove { celsius: 85 },
+                gpu: Some(gpu().uuid),
+                gpu_name: Some(gpu().name),
+                run: None,
+                time_ms: START_MS - 60_000,
+                value: Some(86.0),
+            },
+            Fired {
+                event: 9,
+                alert: Alert::RunFailed,
+                gpu: None,
+                gpu_name: None,
+                run: Some("fedcba9876543210".to_owned()),
+                time_ms: START_MS - 120_000,
+                value: Some(1.0),
+            },
+        ],
     };
     check("hello", &ServerMessage::Hello(Box::new(hello)));
     check(
@@ -300,6 +320,8 @@ fn every_event_has_its_form() {
         What::RunDeleted,
         What::Alert { alert, gpu: Some(gpu()), value: Some(86.0) },
         What::AlertOver { alert, gpu: None },
+        What::AlertDismissed { alert, gpu: Some(gpu()) },
+        What::SettingsChanged,
         What::CardLost { gpu: gpu() },
         What::CardBack { gpu: gpu() },
         What::HistoryPaused { reason: "database or disk is full".to_owned() },

@@ -15,7 +15,7 @@ const NARROW: (u32, u32) = (360, 740);
 const STATE: &str = "document.querySelector('[data-testid=connection]')?.textContent ?? ''";
 
 /// Tells a story of the page and its agent; nothing is opened yet.
-fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
+pub fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     let Some(means) = Means::of(test) else { return };
     let agent = Agent::start(&means.dist);
     let socket = agent.address.replace("http", "ws");
@@ -23,22 +23,22 @@ fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
 }
 
 /// Opens the page, as a browser that was paired.
-async fn open_paired(page: &Page) {
+pub async fn open_paired(page: &Page) {
     // Any page of the same origin: what is kept is the origin's.
     go(page, "diagnose").await;
     page.script(&format!("localStorage.setItem('headroom.token', '{TOKEN}')")).await;
     go(page, "rig").await;
 }
 
-async fn go(page: &Page, path: &str) {
+pub async fn go(page: &Page, path: &str) {
     page.browser.driver.goto(format!("{}{path}", page.address)).await.expect("the page opens");
 }
 
-async fn until_state(page: &Page, words: &str) {
+pub async fn until_state(page: &Page, words: &str) {
     page.until(&format!("it says {words:?}"), &format!("({STATE}).includes({words:?})")).await;
 }
 
-async fn until_says(page: &Page, selector: &str, words: &str) {
+pub async fn until_says(page: &Page, selector: &str, words: &str) {
     let says =
         format!("document.querySelector({selector:?})?.textContent.replaceAll('\\u00a0', ' ').includes({words:?})");
     page.until(&format!("{selector} says {words:?}"), &says).await;

@@ -14,7 +14,7 @@ use headroom_shared::protocol::{alert::Settings, history::History};
 use leptos::prelude::*;
 
 use crate::state::{
-    rig::{Changed, Rig, connection::Connection, run::current},
+    rig::{Changed, Rig, alerts::Form, connection::Connection, run::current},
     rig_charts::view::Range,
 };
 
@@ -27,8 +27,10 @@ pub enum Ask {
     Token(String),
     /// To forget the token.
     Forget,
-    /// To keep what the owner set.
-    Save(Settings),
+    /// To keep what was made of the form.
+    Save,
+    /// To dismiss the alert that went off by this event.
+    Dismiss(u64),
 }
 
 /// A piece of history that was fetched, or why it was not.
@@ -93,8 +95,12 @@ pub struct Desk {
     pub losses_fault: RwSignal<Option<String>>,
     /// What the owner set.
     pub settings: RwSignal<Settings>,
+    /// The same as it is being changed.
+    pub form: RwSignal<Form>,
     /// Whether that is kept.
     pub kept: RwSignal<Kept>,
+    /// Why an alert could not be dismissed, in words; or nothing.
+    pub not_dismissed: RwSignal<String>,
     /// Takes what a part asks.
     pub ask: Callback<Ask>,
 }
@@ -115,7 +121,9 @@ impl Desk {
             run_history: RwSignal::new(Fetched::Nothing),
             losses_fault: RwSignal::new(None),
             settings: RwSignal::new(Settings::default()),
+            form: RwSignal::new(Form::default()),
             kept: RwSignal::new(Kept::Unknown),
+            not_dismissed: RwSignal::new(String::new()),
             ask,
         }
     }

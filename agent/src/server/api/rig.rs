@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State as Extract};
 use headroom_shared::protocol::{
     PROTOCOL_VERSION, Slow, Telemetry,
+    alert::Fired,
     gpu::Gpu,
     history::{Group, History, POINTS_MAX},
     state::State as Sources,
@@ -14,7 +15,11 @@ use serde::Serialize;
 use super::query::{self, Asked, Read};
 use crate::{
     clock::now_ms,
-    server::{State, archive::asked, error::Refusal},
+    server::{
+        State,
+        archive::{Archive, asked},
+        error::Refusal,
+    },
     store::Subject,
 };
 
@@ -34,10 +39,13 @@ pub struct Rig {
     state: Sources,
     telemetry: Option<Telemetry>,
     slow: Option<Slow>,
+    /// Where history cannot be read there are none, and its state says why.
+    alerts: Vec<Fired>,
 }
 
 /// `GET /api/rig`.
 pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
+    let alerts = asked(&state.archive, Archive::alerts).await.unwrap_or_default();
     let latest = state.hub.latest();
     Json(Rig {
         protocol: PROTOCOL_VERSION,
@@ -50,6 +58,7 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
         state: state.hub.state(),
         telemetry: latest.telemetry.map(|telemetry| Telemetry::clone(&telemetry)),
         slow: latest.slow.map(|slow| Slow::clone(&slow)),
+        alerts,
     })
 }
 

@@ -306,19 +306,6 @@ fn a_run_that_cannot_be_read_hides_no_other() {
 }
 
 #[test]
-fn what_the_owner_set_is_kept() {
-    let mut rig = Rig::new();
-    assert_eq!(rig.archive.settings().expect("nothing yet"), Settings::default());
-    rig.archive.set_settings(&Settings::default()).expect_err("there is no file yet");
-    rig.turn();
-    let settings = Settings { alerts: vec![], price_per_kwh: Some(0.35), currency: "€".to_owned() };
-    for _ in 0..2 {
-        rig.archive.set_settings(&settings).expect("it is kept");
-    }
-    assert_eq!(rig.beside(Role::Agent).archive.settings().expect("settings"), settings);
-}
-
-#[test]
 fn a_folder_where_nothing_was_kept_is_empty() {
     let rig = Rig::new();
     let archive = &rig.archive;

@@ -44,6 +44,8 @@ impl Run {
             | What::RunDeleted
             | What::Alert { .. }
             | What::AlertOver { .. }
+            | What::AlertDismissed { .. }
+            | What::SettingsChanged
             | What::CardLost { .. }
             | What::CardBack { .. }
             | What::HistoryPaused { .. }

@@ -110,6 +110,7 @@ pub fn hello(n_gpus: u32, runs: Vec<Run>, last_event: u64) -> Hello {
         },
         runs,
         last_event,
+        alerts: vec![],
     }
 }
 

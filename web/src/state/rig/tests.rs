@@ -1,6 +1,7 @@
 //! What the page makes of what the agent tells.
 
 use headroom_shared::protocol::{
+    alert::Alert,
     reading::Reading,
     run::{Evaluation, RunStatus},
 };
@@ -117,6 +118,46 @@ fn alerts_are_on_until_they_are_over() {
     rig.hear(ServerMessage::Event(over), false);
     assert_eq!(rig.fired.len(), 1);
     assert_eq!(rig.log.len(), 4);
+}
+
+#[test]
+fn alerts_from_before_the_page_was_opened_are_there_and_so_is_what_happened() {
+    let alert = Alert::CardLost;
+    let on = |id, gpu: &str| Event {
+        id,
+        time_ms: T + id,
+        run: None,
+        what: What::Alert { alert, gpu: Some(gpu.to_owned()), value: None },
+    };
+    let fired = Fired { gpu_name: Some("NVIDIA H200".to_owned()), ..Fired::of(&on(5, "GPU-9")).expect("an alert") };
+    let mut hello = hello(1, vec![run("a")], 20);
+    hello.alerts = vec![fired.clone()];
+    let mut rig = Rig::default();
+    rig.hear(ServerMessage::Hello(Box::new(hello.clone())), false);
+    assert_eq!(words::card_name(&rig, "GPU-9"), "H200");
+    // What happens now comes before what happened then.
+    rig.hear(ServerMessage::Event(on(21, "GPU-0")), false);
+    let over = |id| Event { what: What::AlertOver { alert, gpu: Some("GPU-9".to_owned()) }, ..on(id, "") };
+    for _ in 0..2 {
+        let events = vec![on(5, "GPU-9"), over(6), on(7, "GPU-9")];
+        rig.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), false);
+    }
+    assert_eq!(rig.log.iter().map(|event| event.id).collect::<Vec<_>>(), [21, 7, 6, 5]);
+    assert_eq!(rig.fired.len(), 2, "the greeting had what follows from them");
+    // A page that was away: what the greeting says is so, whatever is told on the way there.
+    (hello.last_event, hello.alerts) = (30, vec![]);
+    rig.hear(ServerMessage::Hello(Box::new(hello)), true);
+    let events = vec![on(25, "GPU-5"), on(28, "GPU-9")];
+    rig.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), true);
+    assert_eq!((rig.fired.len(), rig.log.len()), (0, 6));
+    // An agent that starts again ends none.
+    rig.hear(ServerMessage::Event(on(31, "GPU-0")), true);
+    let started = What::AgentStarted { version: "0.1.0".to_owned() };
+    rig.hear(ServerMessage::Event(Event { id: 32, time_ms: T, run: None, what: started }), true);
+    let dismissed = What::AlertDismissed { alert, gpu: Some("GPU-0".to_owned()) };
+    assert_eq!(rig.fired.len(), 1);
+    rig.hear(ServerMessage::Event(Event { id: 33, time_ms: T, run: None, what: dismissed }), true);
+    assert_eq!(rig.fired.len(), 0);
 }
 
 #[test]

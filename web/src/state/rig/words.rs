@@ -161,7 +161,11 @@ pub fn card_name(rig: &Rig, uuid: &str) -> String {
     match rig.card(uuid) {
         Some(card) if rig.cards.len() > 1 => format!("{}: {}", card.gpu.index, name(&card.gpu.name)),
         Some(card) => name(&card.gpu.name),
-        None => uuid.to_owned(),
+        // One that was lost before the agent started is known by its alert alone.
+        None => {
+            let named = rig.fired.iter().find(|fired| fired.gpu.as_deref() == Some(uuid));
+            named.and_then(|fired| fired.gpu_name.as_deref()).map_or_else(|| uuid.to_owned(), name)
+        }
     }
 }
 
@@ -195,6 +199,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
         What::Alert { alert, gpu, .. } => of_card(alert, gpu),
         What::AlertOver { alert, gpu } => say(&text::rig_alert_over(of_card(alert, gpu))),
+        What::AlertDismissed { alert, gpu } => say(&text::rig_alert_dismissed(of_card(alert, gpu))),
+        What::SettingsChanged => t(text::RIG_SETTINGS_CHANGED).to_owned(),
         What::CardLost { gpu } => say(&text::rig_card_gone(card_name(rig, gpu))),
         What::CardBack { gpu } => say(&text::rig_card_back(card_name(rig, gpu))),
         What::HistoryPaused { reason } => say(&text::rig_history_paused(reason.as_str())),
