@@ -122,7 +122,7 @@ fn alerts_are_on_until_they_are_over() {
 
 #[test]
 fn alerts_from_before_the_page_was_opened_are_there_and_so_is_what_happened() {
-    let alert = Alert::CardLost;
+    let alert = Alert::TemperatureAbove { celsius: 85 };
     let on = |id, gpu: &str| Event {
         id,
         time_ms: T + id,
