@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use headroom_shared::protocol::{
     Telemetry,
-    alert::{ALERTS_MAX, Alert},
+    alert::{ALERTS_MAX, Alert, Fired},
     event::{Event, What},
     gpu::Gpu,
     run::Run,
@@ -27,6 +27,9 @@ use runs::Runs;
 const TEMPERATURE_MARGIN_CELSIUS: f64 = 3.0;
 /// How far the share of used memory has to fall below its bound.
 const MEMORY_MARGIN_PERCENT: f64 = 2.0;
+
+/// Before the place of a card that never answered, in the place of its UUID.
+const UNKNOWN: &str = "unknown-";
 
 /// Something to be kept, shown and sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,29 +48,59 @@ pub struct Alerts {
     gpus: Vec<Gpu>,
     /// UUIDs of those that do not answer.
     lost: BTreeSet<String>,
+    /// Those among them that were lost before the agent started: where one is back, nobody knows that it was away.
+    lost_before: BTreeSet<String>,
     /// How the rules of values stand, each for each card.
     levels: Vec<(Alert, String, Level)>,
     runs: Runs,
 }
 
 impl Alerts {
-    /// Alerts by these rules. Runs that have not ended are watched from now on.
-    pub fn new(rules: &[Alert], runs: &[Run], now_ms: u64) -> Self {
-        let mut alerts = Self::default();
-        runs.iter().filter(|run| !run.status.has_ended()).for_each(|run| alerts.runs.progress(&run.id, now_ms));
-        alerts.set(rules);
-        alerts
+    /// Goes on by these rules from what history has: alerts that are on, newest first, and runs. What is on and still
+    /// holds does not go off again; what is known to be over is, and nothing is over as nothing is known yet.
+    pub fn restore(&mut self, rules: &[Alert], fired: &[Fired], runs: &[Run], now_ms: u64) -> Vec<Raised> {
+        runs.iter().filter(|run| !run.status.has_ended()).for_each(|run| self.runs.progress(&run.id, now_ms));
+        let lost_now = self.lost.clone();
+        self.rules = distinct(rules);
+        let mut raised = Vec::new();
+        for fired in fired.iter().rev() {
+            if !self.may_hold(fired) {
+                let what = What::AlertOver { alert: fired.alert, gpu: fired.gpu.clone() };
+                raised.push(Raised { run: fired.run.clone(), what });
+            }
+        }
+        let is_on = |uuid: &String| fired.iter().any(|fired| fired.is(&Alert::CardLost, Some(uuid), None));
+        if self.rules.contains(&Alert::CardLost) {
+            raised.extend(lost_now.into_iter().filter(|uuid| !is_on(uuid)).map(card_lost));
+        }
+        raised
+    }
+
+    /// Takes an alert from before the agent started; gives whether it may still hold.
+    fn may_hold(&mut self, fired: &Fired) -> bool {
+        if !self.rules.contains(&fired.alert) {
+            return false;
+        }
+        match (&fired.gpu, &fired.run) {
+            (Some(uuid), _) if fired.alert == Alert::CardLost => {
+                let is_lost = !is_back(uuid, &self.gpus);
+                if is_lost && self.lost.insert(uuid.clone()) {
+                    self.lost_before.insert(uuid.clone());
+                }
+                is_lost
+            }
+            (Some(uuid), _) => {
+                *level_of(&mut self.levels, fired.alert, uuid) = Level::that_is_on();
+                true
+            }
+            (None, Some(run)) => self.runs.restore(fired.alert, run),
+            (None, None) => false,
+        }
     }
 
     /// Other rules: what went off by one that is no more is over, and what one that is new finds goes off.
     pub fn set(&mut self, rules: &[Alert]) -> Vec<Raised> {
-        let mut new = Vec::new();
-        for rule in rules {
-            if new.len() < ALERTS_MAX && !new.contains(rule) {
-                new.push(*rule);
-            }
-        }
-        let old = std::mem::replace(&mut self.rules, new);
+        let old = std::mem::replace(&mut self.rules, distinct(rules));
         let gone: Vec<Alert> = old.iter().filter(|rule| !self.rules.contains(rule)).copied().collect();
         let mut raised = Vec::new();
         for alert in gone {
@@ -96,28 +129,36 @@ impl Alerts {
         match observed {
             Observed::Inventory(gpus) => {
                 self.gpus.clone_from(gpus);
-                vec![]
+                let back: Vec<String> = self.lost_before.iter().filter(|uuid| is_back(uuid, gpus)).cloned().collect();
+                back.into_iter().flat_map(|uuid| self.card_back(&uuid)).collect()
             }
             Observed::Telemetry(telemetry) => self.telemetry(telemetry),
             Observed::CardLost(uuid) => {
+                // From now on the thread that reads cards says when it is back.
+                self.lost_before.remove(uuid);
                 let is_new = self.lost.insert(uuid.clone());
                 self.if_card_lost_is_asked(is_new, || card_lost(uuid.clone()))
             }
             Observed::CardBack(uuid) => {
                 // A card that never answered has its own name only now.
-                let uuid = if self.lost.remove(uuid) { Some(uuid.clone()) } else { self.unknown() };
-                uuid.map_or_else(Vec::new, |uuid| {
-                    self.lost.remove(&uuid);
-                    self.if_card_lost_is_asked(true, || over_of_card(Alert::CardLost, uuid))
-                })
+                let uuid = if self.lost.contains(uuid) { Some(uuid.clone()) } else { self.unknown() };
+                uuid.map_or_else(Vec::new, |uuid| self.card_back(&uuid))
             }
             Observed::Driver(_) | Observed::Slow(_) => vec![],
         }
     }
 
-    /// A card that was lost under a name that no card has any more.
+    fn card_back(&mut self, uuid: &str) -> Vec<Raised> {
+        self.lost_before.remove(uuid);
+        let was_lost = self.lost.remove(uuid);
+        self.if_card_lost_is_asked(was_lost, || over_of_card(Alert::CardLost, uuid.to_owned()))
+    }
+
+    /// A card that was lost under a name that no card has any more. One from before the agent started may be in no
+    /// machine any more.
     fn unknown(&self) -> Option<String> {
-        self.lost.iter().find(|uuid| !self.gpus.iter().any(|gpu| gpu.uuid == **uuid)).cloned()
+        let mut lost = self.lost.difference(&self.lost_before);
+        lost.find(|uuid| !self.gpus.iter().any(|gpu| gpu.uuid == **uuid)).cloned()
     }
 
     fn if_card_lost_is_asked(&self, is_news: bool, raised: impl FnOnce() -> Raised) -> Vec<Raised> {
@@ -165,6 +206,23 @@ impl Alerts {
     pub fn tick(&mut self, now_ms: u64) -> Vec<Raised> {
         self.runs.tick(&self.rules, now_ms)
     }
+}
+
+/// Each rule once, within their bound.
+fn distinct(rules: &[Alert]) -> Vec<Alert> {
+    let mut distinct = Vec::new();
+    for rule in rules {
+        if distinct.len() < ALERTS_MAX && !distinct.contains(rule) {
+            distinct.push(*rule);
+        }
+    }
+    distinct
+}
+
+/// Whether a card that was lost before the agent started answers: by its name, or at its place where it had none.
+fn is_back(uuid: &str, gpus: &[Gpu]) -> bool {
+    let place: Option<u32> = uuid.strip_prefix(UNKNOWN).and_then(|place| place.parse().ok());
+    gpus.iter().any(|gpu| gpu.present && (gpu.uuid == uuid || Some(gpu.index) == place))
 }
 
 fn level_of<'a>(levels: &'a mut Vec<(Alert, String, Level)>, alert: Alert, uuid: &str) -> &'a mut Level {

@@ -35,27 +35,38 @@ impl Error {
     }
 }
 
-/// The folder, made where it is missing: the one that an option names, else that of the variable, else the system's own
-/// with `headroom` in it. Only its owner can look into one that is made here.
+/// The folder: the one that an option names, else that of the variable, else the system's own with `headroom` in it. It
+/// may be missing.
+///
+/// # Errors
+/// There is no home.
+pub fn named(option: Option<&Path>) -> Result<PathBuf, Error> {
+    match option.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) {
+        Some(folder) => Ok(folder),
+        None => Ok(etcetera::choose_base_strategy().map_err(|_| Error::NoHome)?.data_dir().join("headroom")),
+    }
+}
+
+/// The same, made where it is missing. Only its owner can look into one that is made here.
 ///
 /// # Errors
 /// There is no home, or the folder cannot be made.
 pub fn data(option: Option<&Path>) -> Result<PathBuf, Error> {
-    let named = option.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
-    let folder = match named {
-        Some(folder) => folder,
-        None => etcetera::choose_base_strategy().map_err(|_| Error::NoHome)?.data_dir().join("headroom"),
-    };
+    let folder = named(option)?;
     make(&folder).map_err(|error| Error::Make { folder: folder.clone(), error })?;
     Ok(folder)
 }
 
-/// How files are made, where they are missing, that only their owner reads.
+/// How files are made, where they are missing, that only their owner reads. A link is not followed: an administrator who
+/// works in the folder of another user would open, or give away, whatever that user's link leads to.
 pub fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).write(true).truncate(false);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options
 }
 

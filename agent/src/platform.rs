@@ -6,6 +6,7 @@
 //! differs: a file's owner and mode, the signals that end the server, the disk of a folder.
 
 mod limits;
+mod process;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
@@ -17,6 +18,7 @@ mod windows;
 pub use windows::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
 
 pub use limits::raise_open_files;
+pub use process::Process;
 
 use std::fs::File;
 

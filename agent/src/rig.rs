@@ -112,6 +112,8 @@ impl Tellers {
             }
             Observed::Slow(mut slow) => {
                 self.owners().mark(&mut slow);
+                let slow = Arc::new(slow);
+                store.slow(Arc::clone(&slow));
                 self.hub.slow(slow);
             }
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),

@@ -4,18 +4,21 @@
 //! says so, and what is told live goes on. Several programs write to one file: the agent its samples and alerts, each
 //! `headroom watch` its run.
 
+mod alerts;
 mod archive;
 mod backup;
 pub mod calendar;
 mod events;
 mod file;
 pub mod keep;
+pub mod measure;
 mod queue;
 mod range;
 mod resolution;
 mod rollup;
 mod samples;
 mod schema;
+mod slow;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -24,8 +27,8 @@ mod writer;
 use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
-    Telemetry,
-    alert::Settings,
+    Slow, Telemetry,
+    alert::{FIRED_MAX, Fired, Settings},
     event::{Event, What},
     gpu::Gpu,
     history::History,
@@ -33,13 +36,15 @@ use headroom_shared::protocol::{
     state::HistoryState,
 };
 
-use crate::clock::now_ms;
+use crate::{clock::now_ms, platform::Process};
+pub use alerts::Kept;
 pub use archive::{Archive, Card};
 pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
 pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
 use queue::Queue;
+pub use range::Subject;
 use thread::Thread;
 use writer::{Role, Writer};
 
@@ -67,12 +72,18 @@ pub enum Error {
     /// No run of that number.
     #[error("there is no run {0}")]
     NoRun(String),
-    /// Several runs' numbers begin so: these among them.
-    #[error("several runs begin with {0}: {1}")]
+    /// Several runs' numbers begin so, or several are called so: these among them.
+    #[error("several runs are called {0}, or their numbers begin so: {1}")]
     Ambiguous(String, String),
     /// A run that goes on is not deleted.
     #[error("run {0} has not ended")]
     NotEnded(String),
+    /// No alert went off by that event, or none that is on.
+    #[error("no alert is on that went off by event {0}")]
+    NoAlert(u64),
+    /// The settings are others than those that were to be changed.
+    #[error("the settings were changed elsewhere meanwhile")]
+    Changed,
     /// The file cannot be read or written.
     #[error("history cannot be used: {0}")]
     Unusable(String),
@@ -109,6 +120,11 @@ impl Store {
     /// Keeps samples; drops them where the disk is too slow.
     pub fn telemetry(&self, telemetry: Arc<Telemetry>) {
         self.queue.push_telemetry(telemetry);
+    }
+
+    /// Keeps what is read once a second, and has a course in time; drops it where the disk is too slow.
+    pub fn slow(&self, slow: Arc<Slow>) {
+        self.queue.push_slow(slow);
     }
 
     /// Keeps an event; it is told when it has its number.
@@ -179,12 +195,12 @@ impl Store {
         Ok(moments)
     }
 
-    /// A card over a range of time, in at most so many points: the finest that are left of each part of it.
+    /// A card or the machine over a range of time, as [`Archive::history`].
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
-        self.archive.history(gpu, from_ms, to_ms, n_points)
+    pub fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+        self.archive.history(subject, from_ms, to_ms, n_points)
     }
 
     /// What the owner set.
@@ -195,12 +211,67 @@ impl Store {
         self.archive.settings()
     }
 
-    /// Keeps what the owner set.
+    /// Keeps what the owner set, if what is kept is still what is expected; all are told of it.
     ///
     /// # Errors
-    /// History cannot be written.
-    pub fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
-        self.archive.set_settings(settings)
+    /// They are others meanwhile, or history cannot be written.
+    pub fn set_settings(
+        &self,
+        settings: &Settings,
+        is_expected: impl FnOnce(Option<&Settings>) -> bool,
+    ) -> Result<(), Error> {
+        self.archive.set_settings(settings, is_expected, now_ms())
+    }
+
+    /// Alerts that are on and were not dismissed, newest first; those that cannot be written yet are among them, with
+    /// the number 0.
+    ///
+    /// # Errors
+    /// History cannot be read, and nothing waits to be written.
+    pub fn alerts(&self) -> Result<Vec<Fired>, Error> {
+        // Taken first: what is written in between is in both, and counts once.
+        let waiting = self.queue.alerts();
+        let kept = match self.archive.alerts() {
+            Err(_) if !waiting.is_empty() => vec![],
+            kept => kept?,
+        };
+        let mut fired: Vec<Fired> =
+            kept.into_iter().filter(|kept| !kept.is_dismissed).map(|kept| kept.fired).take(FIRED_MAX).collect();
+        for event in waiting {
+            let is_written = Fired::of(&event).is_some_and(|new| {
+                let is_it = |kept: &Fired| kept.is(&new.alert, new.gpu.as_deref(), new.run.as_deref());
+                fired.iter().any(|kept| is_it(kept) && kept.time_ms == new.time_ms)
+            });
+            if !is_written {
+                Fired::take(&mut fired, &event);
+            }
+        }
+        Ok(fired)
+    }
+
+    /// The same as they are kept, with those that were dismissed: what they are when the agent starts.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn kept_alerts(&self) -> Result<Vec<Kept>, Error> {
+        self.archive.alerts()
+    }
+
+    /// Dismisses an alert that is on, by the number of its event; all are told of it.
+    ///
+    /// # Errors
+    /// There is none, or history cannot be written.
+    pub fn dismiss(&self, event: u64) -> Result<(), Error> {
+        self.archive.dismiss(event, now_ms())
+    }
+
+    /// The newest events that have a line among what happened, up to a number and after a time, oldest first, at most
+    /// so many.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.archive.newest(up_to, after_ms, n_max)
     }
 }
 
@@ -220,6 +291,7 @@ impl Recorder {
     pub fn open(folder: &Path) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
         let writer = Writer::new(HistoryFile::new(folder), Keep::default(), Role::Watcher);
+        let writer = writer.watched_by(Process::this());
         let thread = Thread::start(writer, Arc::clone(&queue), |_| {})?;
         Ok(Self { queue, thread })
     }

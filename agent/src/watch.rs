@@ -8,6 +8,7 @@
 
 mod cards;
 mod child;
+mod contradiction;
 mod journal;
 mod passing;
 pub mod pattern;

@@ -207,11 +207,17 @@ impl Poster {
         Ok(request.send(body)?.status())
     }
 
-    /// What the library says of an error may name the address.
+    /// What the library says of an error may name the address, of which the host alone is no secret.
     fn without_address(&self, error: &ureq::Error) -> String {
-        let said = error.to_string();
-        if said.contains(self.uri.path()) && self.uri.path() != "/" { "it cannot be asked".to_owned() } else { said }
+        without_secrets(&self.uri, error.to_string())
     }
+}
+
+fn without_secrets(uri: &Uri, said: String) -> String {
+    let user = uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
+    let secrets = [Some(uri.path()).filter(|path| *path != "/"), uri.query(), user];
+    let is_told = |secret: &str| !secret.is_empty() && said.contains(secret);
+    if secrets.into_iter().flatten().any(is_told) { "it cannot be asked".to_owned() } else { said }
 }
 
 /// Whether a receiver may take later what it does not take now.

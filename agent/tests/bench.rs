@@ -136,11 +136,8 @@ fn reading_the_cards_has_figures() {
     assert!(line["moments"].as_u64() > Some(20), "{line}");
     let readings = line["readings"].as_array().expect("readings");
     assert!(readings.len() > 15 && readings.iter().all(|reading| reading["micros"].is_number()), "{line}");
-    assert_eq!(line["sample"]["memory_used_bytes"], 7_u64 << 30, "{line}");
-    assert_eq!(
-        (&line["card"]["memory_total_bytes"], &line["slow"]["fan_percent"]),
-        (&(12_u64 << 30).into(), &38.into())
-    );
+    // What the readings are, `headroom doctor` tells.
+    assert!(["card", "sample", "slow"].iter().all(|name| line[name].is_null()), "{line}");
     assert!(line["core_percent"].as_f64() < Some(5.0), "{line}");
 }
 
@@ -161,8 +158,8 @@ fn a_machine_without_cards_has_a_reason() {
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for (args, said) in [
-        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu, telemetry\n"),
-        (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu|telemetry\n"),
+        (&["--only", "cuda"][..], "headroom: --only: \"cuda\" is none of train, decode, webgpu, telemetry, history\n"),
+        (&["--only"], "headroom: --only needs a value\n\nhint: --only train|decode|webgpu|telemetry|history\n"),
         (&["--threads=0"], "headroom: --threads: \"0\" is no number of threads, 1 to 1024\n"),
         (&["--quick=1"], "headroom: --quick is a switch and takes no value\n\nhint: write --quick, or leave it out\n"),
         (&["--quik"], "headroom: bench has no option --quik\n\nhint: did you mean --quick?\n"),

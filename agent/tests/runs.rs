@@ -263,10 +263,19 @@ fn what_cannot_be_used_is_said() {
             2,
             "--from: \"yesterday\" is no time; write it as \"2026-11-22 14:30\" or 24h",
         ),
+        (
+            &["export", "--from", "1m", "--to", "5m"],
+            2,
+            "--from has to be before --to: a time ago is the further back, the greater it is",
+        ),
+        (&["export", "--readings", "all"], 2, "--readings: \"all\" is none of fast, slow, host"),
+        (&["export", "--readings", "host", "--gpu", "0"], 2, "--readings host are the machine's, and take no --gpu"),
+        (&["list", "--data-dir="], 2, "runs takes no \"list\""),
+        (&["--data-dir="], 2, "--data-dir: a folder has a name"),
         (&["shwo"], 2, "runs takes no \"shwo\""),
         (&["delete", "a", "b"], 2, "runs delete takes no \"b\""),
         (&["show", "a", "--out=b"], 2, "runs show has no option --out=b"),
-        (&["show", "3f2"], 1, &format!("several runs begin with 3f2: {DONE}, {OOM}")),
+        (&["show", "3f2"], 1, &format!("several runs are called 3f2, or their numbers begin so: {DONE}, {OOM}")),
         (&["show", "x"], 1, "there is no run x"),
         (
             &["export", "--gpu", "7"],
@@ -290,6 +299,53 @@ fn a_folder_where_nothing_was_kept() {
     let nothing = rig.refused(&["backup", "copy", "--data-dir", folder], 1);
     assert_eq!(nothing, "headroom: nothing was kept in this folder yet\n");
     assert_eq!(std::fs::read_dir(empty.path()).expect("the folder").count(), 0, "asking begins no file");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_not_made() {
+    let rig = Rig::new();
+    let missing = rig.folder.path().join("typed/wrong");
+    let folder = missing.to_str().expect("text");
+    for args in [&[][..], &["show", "3f2a"], &["export", "3f2a"], &["export", "--gpu", "0"], &["backup", "copy"]] {
+        let said = rig.refused(&[args, &["--data-dir", folder]].concat(), 1);
+        let expected = format!("headroom: there is no history in {folder}: there is no such folder\n");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    assert!(!missing.exists() && !rig.folder.path().join("typed").exists(), "asking makes no folder");
+}
+
+#[test]
+fn a_run_is_named_by_its_name_too() {
+    let rig = Rig::new();
+    assert_eq!(rig.json(&["show", "gpt2", "--json"])["run"]["id"], GOES_ON);
+    assert_eq!(rig.json(&["show", "gpt2 at batch 64", "--json"])["run"]["id"], OOM);
+}
+
+#[test]
+fn what_is_read_once_a_second_is_exported_by_its_group() {
+    let rig = Rig::new();
+    // The first question brings the file forward.
+    rig.exits(&[], 0);
+    let connection = Connection::open(rig.path("history.sqlite")).expect("the file");
+    let slow = format!("INSERT INTO slow_samples VALUES ({START_MS}, 1, 38, 1500000, 0, 12.5, NULL, 3)");
+    let host = format!("INSERT INTO host_samples VALUES ({START_MS}, 0, 12.5, 1024, NULL)");
+    connection.execute_batch(&format!("{slow}; {host}")).expect("samples");
+    let csv = |args: &[&str]| text(&rig.exits(&[&["export"], args].concat(), 0).stdout).to_owned();
+    assert_eq!(
+        csv(&["--gpu", "0", "--readings", "slow"]),
+        format!(
+            "time_ms,step_ms,fan_percent_min,fan_percent_mean,fan_percent_max,pcie_receive_bytes_per_second_min,\
+             pcie_receive_bytes_per_second_mean,pcie_receive_bytes_per_second_max,pcie_send_bytes_per_second_min,\
+             pcie_send_bytes_per_second_mean,pcie_send_bytes_per_second_max,energy_joules_min,energy_joules_mean,\
+             energy_joules_max,ecc_corrected_min,ecc_corrected_mean,ecc_corrected_max,ecc_uncorrected_min,\
+             ecc_uncorrected_mean,ecc_uncorrected_max\n\
+             {START_MS},1000,38,38,38,1500000,1500000,1500000,0,0,0,12.5,12.5,12.5,,,,3,3,3\n"
+        )
+    );
+    assert!(csv(&["--readings", "host"]).ends_with(&format!("\n{START_MS},1000,12.5,12.5,12.5,1024,1024,1024,,,\n")));
+    let json = rig.json(&["export", "--readings", "host", "--format", "json"]);
+    assert_eq!((&json["metrics"][0], &json["gpu"]), (&"host_cpu".into(), &Value::Null));
+    assert_eq!(json["parts"][0]["series"][1]["max"][0], 1024.0);
 }
 
 #[test]

@@ -277,20 +277,22 @@ fn a_run_that_cannot_be_kept_runs() {
 /// message an RTX 4070, as `headroom plan` has it for such a run.
 const TRAIN: &str = r#"
 batch=12
+steps=40
 for word in "$@"; do
     case $word in --*=*) key=${word#--}; echo "Overriding: ${key%%=*} = ${key#*=}";; esac
     case $word in --batch_size=*) batch=${word#--batch_size=};; esac
+    case $word in --gradient_accumulation_steps=*) steps=${word#--gradient_accumulation_steps=};; esac
 done
 echo "run with $*" >> "$RUNS"
-echo "tokens per iteration will be: 491,520"
-echo "number of parameters: 123.59M"
+echo "tokens per iteration will be: $((batch * steps * 1024))"
+echo "number of parameters: ${PARAMETERS:-123.59M}"
 if [ -n "$SAVES" ]; then echo "saving checkpoint to out"; fi
 if [ "$batch" -gt 40 ] || [ -n "$HOPELESS" ]; then
     cat >&2 <<EOF
 Traceback (most recent call last):
   File "train.py", line 300, in <module>
     logits, loss = model(X, Y)
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.28 GiB. GPU 0 has a total capacity of 11.69 GiB of which 2.40 GiB is free. Including non-PyTorch memory, this process has 9.28 GiB memory in use. Of the allocated memory 8.93 GiB is allocated by PyTorch, and 39.14 MiB is reserved by PyTorch but unallocated.
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate ${ASKED:-6.14 GiB}. GPU 0 has a total capacity of 11.69 GiB of which 3.99 GiB is free. Including non-PyTorch memory, this process has 7.70 GiB memory in use. Of the allocated memory 7.23 GiB is allocated by PyTorch, and 298.86 MiB is reserved by PyTorch but unallocated.
 EOF
     exit 1
 fi
@@ -305,7 +307,10 @@ fn train(options: &[&str], variables: &[(&str, &str)]) -> (Vec<String>, Output) 
     let script = script.display().to_string();
     let words = ["sh", &script, "--batch_size=64", "--compile=False"];
     let mut command = watch(&folder, options, &words);
-    command.env("RUNS", &runs).env_remove("SAVES").env_remove("HOPELESS").envs(variables.iter().copied());
+    for unset in ["SAVES", "HOPELESS", "PARAMETERS", "ASKED"] {
+        command.env_remove(unset);
+    }
+    command.env("RUNS", &runs).envs(variables.iter().copied());
     let output = command.output().expect("headroom runs");
     let starts = fs::read_to_string(&runs).expect("it ran").lines().map(str::to_owned).collect();
     (starts, output)
@@ -347,4 +352,18 @@ fn a_run_that_saved_a_checkpoint_is_not_begun_anew() {
     let (starts, output) = train(&["--retry-with-fix"], &[("SAVES", "1")]);
     assert_eq!((starts.len(), output.status.code()), (1, Some(1)));
     assert!(text(&output.stderr).contains("--init_from=resume"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_run_that_is_not_the_planned_one_is_not_started_again() {
+    // Its model has more parameters than its config; its message is of no tensor of it.
+    for (variables, why) in [
+        ([("PARAMETERS", "162.19M")], "it prints other figures than its configuration"),
+        ([("ASKED", "5.55 GiB")], "the message is not what its configuration would fail with"),
+    ] {
+        let (starts, output) = train(&["--retry-with-fix"], &variables);
+        assert_eq!((starts.len(), output.status.code()), (1, Some(1)), "{why}");
+        let said = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&format!("headroom: not started again: {why}")), "{said}");
+    }
 }

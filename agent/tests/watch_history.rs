@@ -13,7 +13,7 @@ use std::{
 use headroom_fake_nvml::{Process, Scenario, Stage};
 use headroom_shared::protocol::{
     event::What,
-    run::{Run, RunStatus},
+    run::{Figure, Run, RunStatus},
 };
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
@@ -163,23 +163,81 @@ fn memory_energy_and_the_plan_are_of_the_card_it_runs_on() {
 }
 
 #[test]
+fn a_run_that_prints_other_figures_than_its_config_s_has_no_prediction() {
+    let history = folder();
+    let script = "echo 'Overriding: batch_size = 2'; echo 'tokens per iteration will be: 81,920'; \
+                  echo 'number of parameters: 162.19M'; echo 'iter 0: loss 10.9, time 1000.00ms, mfu 1.00%'";
+    let options = ["--gpu", "RTX 4070"];
+    let status = watch(&history, None, &options, &["sh", "-c", script]).stdout(Stdio::null()).status();
+    assert!(status.expect("headroom runs").success());
+    let [run] = &runs(&history)[..] else { panic!("one run") };
+    let found = run.contradiction.expect("it is told");
+    assert_eq!((found.figure, found.printed), (Figure::ParametersMillions, 162.19));
+    assert!((found.planned - 123.59).abs() < 0.005, "{found:?}");
+    // 600,000 iterations are nanoGPT's, and nobody said that they are this run's.
+    assert_eq!((&run.plan, run.max_iters), (&None, None));
+    let last = run.last.expect("an iteration");
+    assert_eq!((last.tokens_per_second, last.mfu_percent), (Some(81_920.0), None));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_watcher_that_is_killed_leaves_a_run_that_ended_then() {
+    let history = folder();
+    let mut serve = Command::new(headroom());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(history.path());
+    serve.env("HEADROOM_NVML", history.path().join("none")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _agent = Running(serve.spawn().expect("headroom runs"));
+    let mut command = watch(&history, None, &[], &["sh", "-c", "echo number of parameters: 1.00M; read end"]);
+    let mut watcher = Running(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("headroom runs"));
+    let stands = || runs(&history).first().map(|run| run.status);
+    eventually("a run", || stands() == Some(RunStatus::Running));
+    // It stays so for longer than it takes to miss one that is gone.
+    thread::sleep(Duration::from_secs(5));
+    assert_eq!(stands(), Some(RunStatus::Running));
+    watcher.0.kill().expect("it is ours");
+    let killed_ms = now_ms();
+    let killed = Instant::now();
+    eventually("that it is lost", || stands() == Some(RunStatus::Lost));
+    assert!(killed.elapsed() < Duration::from_secs(8), "{:?}", killed.elapsed());
+    let ended_ms = runs(&history)[0].ended_ms.expect("it ended");
+    assert!((killed_ms - 6000..=killed_ms).contains(&ended_ms), "{ended_ms} for {killed_ms}");
+}
+
+#[cfg(target_os = "linux")]
+fn now_ms() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().ok().and_then(|now| u64::try_from(now.as_millis()).ok()).expect("a time")
+}
+
+#[test]
 fn a_run_that_is_started_again_names_the_next() {
     let history = folder();
     let script = history.path().join("train.py");
     let text = "for word in \"$@\"; do case $word in --*=*) key=${word#--}; echo \"Overriding: ${key%%=*} = ${key#*=}\";; esac; done\n\
         echo 'number of parameters: 123.59M'\n\
         case \"$*\" in *--batch_size=64*) ;; *) exit 0;; esac\n\
-        echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.28 GiB. GPU 0 has a total capacity of 11.69 GiB \
-        of which 2.40 GiB is free. Including non-PyTorch memory, this process has 9.28 GiB memory in use. Of the allocated \
-        memory 8.93 GiB is allocated by PyTorch, and 39.14 MiB is reserved by PyTorch but unallocated.' >&2; exit 1\n";
+        echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB \
+        of which 3.99 GiB is free. Including non-PyTorch memory, this process has 7.70 GiB memory in use. Of the allocated \
+        memory 7.23 GiB is allocated by PyTorch, and 298.86 MiB is reserved by PyTorch but unallocated.' >&2; exit 1\n";
     std::fs::write(&script, text).expect("a file");
     let words = ["sh", script.to_str().expect("a path"), "--batch_size=64", "--compile=False"];
     let status = watch(&history, None, &["--retry-with-fix"], &words).stdout(Stdio::null()).status();
     assert!(status.expect("headroom runs").success());
     let [first, second] = &runs(&history)[..] else { panic!("two runs: {:?}", runs(&history)) };
-    assert!(first.oom.as_ref().is_some_and(|message| message.contains("Tried to allocate 12.28 GiB")), "{first:?}");
+    assert!(first.oom.as_ref().is_some_and(|message| message.contains("Tried to allocate 6.14 GiB")), "{first:?}");
     assert_eq!([first.status, second.status], [RunStatus::Exited { code: 1 }, RunStatus::Exited { code: 0 }]);
     assert_eq!(second.oom, None);
+    // What it means is there in each language, with the figures as that writes them.
+    let diagnosis = first.diagnosis.as_ref().expect("a diagnosis");
+    assert!(diagnosis.sentence.contains("6.14 GiB"), "{diagnosis:?}");
+    let others: Vec<&str> = diagnosis.others.iter().map(|said| said.language.as_str()).collect();
+    assert_eq!(others, ["zh", "ja", "de"]);
+    for said in &diagnosis.others {
+        let size = if said.language == "de" { "6,14 GiB" } else { "6.14 GiB" };
+        assert!(said.sentence.contains(size) && said.sentence != diagnosis.sentence, "{said:?}");
+        let change = said.change.as_ref().expect("a change");
+        assert!(change.contains("GiB") && change.contains('%') && !change.contains("same training"), "{change}");
+    }
     let retried = events(&history).into_iter().find_map(|what| match what {
         What::RunRetried { next, changes } => Some((next, changes)),
         _ => None,

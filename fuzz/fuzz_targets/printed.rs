@@ -36,7 +36,7 @@ fn figures_are_figures(said: &Printed) {
             assert!(is_figure(it.tokens_per_second) && is_figure(it.mfu_printed_percent));
         }
         Printed::Evaluation(at) => assert!(is_figure(at.train_loss) && is_figure(at.val_loss)),
-        Printed::Parameters(millions) => assert!(millions.is_finite() && *millions >= 0.0),
+        Printed::Parameters { millions, .. } => assert!(millions.is_finite() && *millions >= 0.0),
         Printed::TokensPerIteration(_) | Printed::Checkpoint(_) => {}
     }
 }

@@ -1,6 +1,6 @@
 //! NVIDIA cards: how much memory CUDA reports, how fast they are, and what a row rests on.
 //!
-//! The rows are data (`geforce`, `geforce_recent`, `professional`, `datacenter`), read with [`devices`] and [`find()`];
+//! The rows are data (`geforce`, `geforce_recent`, `professional`, `datacenter`), read with [`devices`], [`find()`] and [`reported`];
 //! [`context`] estimates what a CUDA context takes. What a running card says about itself is not here: a program on the
 //! machine with the card should prefer that and build a [`Device::custom`].
 
@@ -30,7 +30,7 @@ mod row;
 mod tests;
 
 pub use capability::{ComputeCapability, ParseComputeCapabilityError};
-pub use find::{UnknownDevice, find};
+pub use find::{UnknownDevice, find, reported};
 pub use row::ESTIMATE_RULE;
 
 /// How far `total_bytes` of one card was seen to move between drivers, in percent of it, either way.

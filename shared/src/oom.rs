@@ -17,7 +17,7 @@ mod scan;
 mod tests;
 mod words;
 
-pub use diagnosis::{Diagnosis, diagnose};
+pub use diagnosis::{Diagnosis, diagnose, diagnose_run};
 pub use explain::{Agreement, Arithmetic, Explanation, Match, card_of, explain};
 pub use message::{Era, Kind, Message, NotOom, Note, Operation, OtherProcess, Phase, PhaseHint, Report, Size};
 pub use parse::{MAX_INPUT_BYTES, read};

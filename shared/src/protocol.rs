@@ -22,6 +22,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use alert::Fired;
 use event::Event;
 use gpu::{Gpu, Sample, SlowSample};
 use history::Past;
@@ -97,7 +98,8 @@ pub enum ServerMessage {
         /// How many of [`ServerMessage::Telemetry`] and [`ServerMessage::Slow`].
         n_messages: u64,
     },
-    /// What a viewer that was away missed, oldest first, in several messages; live ones come between.
+    /// What a viewer that was away missed, oldest first, in several messages; live ones come between. One that has
+    /// nothing yet gets the newest events that are not of every printed line, from before its greeting.
     Past(Past),
 }
 
@@ -124,6 +126,9 @@ pub struct Hello {
     pub runs: Vec<Run>,
     /// Number of the newest event.
     pub last_event: u64,
+    /// Alerts that are on, newest first, at most [`alert::FIRED_MAX`].
+    #[serde(default)]
+    pub alerts: Vec<Fired>,
 }
 
 /// Why a viewer is not let in, or a request not answered: the same body everywhere.

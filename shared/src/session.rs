@@ -81,6 +81,23 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The card that a machine has: `listed_as` in the table, where that has such a card, with NVML's memory.
+    ///
+    /// CUDA gives what NVML's total has beyond what the driver keeps for itself: an H100 that `nvidia-smi -q` prints with
+    /// 81,559 MiB, 551 of them reserved, has 81,008 MiB for PyTorch. A driver before 510 says only the total, and the table
+    /// is nearer then.
+    #[must_use]
+    pub fn on_card(listed_as: Option<&str>, total_bytes: Option<u64>, reserved_bytes: Option<u64>) -> Self {
+        let measured = total_bytes.filter(|total| *total > 0);
+        let vram_bytes = match reserved_bytes {
+            Some(reserved) => measured.map(|total| total.saturating_sub(reserved)).filter(|bytes| *bytes > 0),
+            None => measured.filter(|_| listed_as.is_none()),
+        };
+        Self { gpu: listed_as.unwrap_or_default().to_owned(), vram_bytes, ..Self::default() }
+    }
+}
+
 /// Something a person should know about what they asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

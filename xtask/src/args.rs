@@ -32,6 +32,14 @@ impl Args {
         if idx < self.0.len() { Ok(Some(self.0.remove(idx))) } else { Err(usage(format!("{name} needs a value"))) }
     }
 
+    /// Takes what follows `--`.
+    pub fn after_dashes(&mut self) -> Vec<String> {
+        let Some(idx) = self.0.iter().position(|arg| arg == "--") else { return vec![] };
+        let after = self.0.split_off(idx + 1);
+        self.0.truncate(idx);
+        after
+    }
+
     /// Takes the only argument that is no flag.
     pub fn free(&mut self) -> Option<String> {
         let idx = self.0.iter().position(|arg| !arg.starts_with('-'))?;

@@ -7,25 +7,35 @@ use crate::{
     shell::{Shell, step},
 };
 
-/// Runs the benchmarks whose names contain the filter, or all.
+/// Runs the benchmarks whose names contain the filter, or all; what follows `--` is theirs.
 pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
+    let more = args.after_dashes();
     let filter = args.free();
     args.finish()?;
+    if !more.is_empty() && filter.is_none() {
+        return Err(Failure::new("what follows -- is for one benchmark").hint("cargo xtask bench load -- --viewers 1"));
+    }
     let packages = Packages::read(shell)?;
     let with_benches: Vec<_> = packages.all().filter(|package| !package.benches.is_empty()).collect();
     if with_benches.is_empty() {
         return Err(Failure::new("no package has a benchmark"));
     }
     for package in with_benches {
+        // Options are understood by the benchmark that they are for.
+        let is_asked = |bench: &&String| more.is_empty() || filter.as_ref() == Some(*bench);
+        let asked: Vec<&String> = package.benches.iter().filter(is_asked).collect();
+        if asked.is_empty() {
+            continue;
+        }
         if package.name == END_TO_END {
             // What is measured there is the program, and cargo builds a package's own alone.
             let command = shell.cmd("cargo").args(["build", "--release", "--package", "headroom-agent"]);
             step("build headroom", "as it ships, for the benchmarks of the whole program", || command.run(""))?;
         }
         step(&format!("bench {}", package.name), "figures of this machine, as ratios where it is noisy", || {
-            let benches = package.benches.iter().flat_map(|bench| ["--bench", bench]);
+            let benches = asked.iter().flat_map(|bench| ["--bench", bench.as_str()]);
             let command = shell.cmd("cargo").args(["bench", "--all-features", "--package", &package.name]);
-            command.args(benches).args(filter.iter().flat_map(|filter| ["--", filter])).run("")
+            command.args(benches).args(filter.iter().flat_map(|filter| ["--", filter])).args(&more).run("")
         })?;
     }
     Ok(())

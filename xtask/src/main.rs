@@ -54,6 +54,7 @@ cargo xtask cross                       whether the agent compiles for Windows a
 cargo xtask ci                          lint, cross, kernels --check, the page and its size, fuzz for a minute, then test
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
+cargo xtask bench NAME -- OPTIONS       runs one, with options of its own: load -- --viewers 1
 cargo xtask gpu [--headroom FILE] [--load COMMAND] [--out FOLDER]
     What only a real card can show, into bench/results: every reading, agreement with nvidia-smi, what telemetry costs
     while the card computes. --headroom is a program that was built elsewhere; PyTorch is the load where none is named.

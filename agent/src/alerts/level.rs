@@ -26,6 +26,11 @@ pub struct Level {
 }
 
 impl Level {
+    /// Of an alert that went off before anything was told.
+    pub fn that_is_on() -> Self {
+        Self { on: true, ..Self::default() }
+    }
+
     /// Whether the alert went off and is not over.
     pub const fn is_on(&self) -> bool {
         self.on

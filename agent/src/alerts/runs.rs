@@ -1,6 +1,6 @@
 //! Rules about runs: those that make no progress, and those that fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use headroom_shared::protocol::{
     alert::Alert,
@@ -14,9 +14,16 @@ use super::Raised;
 const RUNS_MAX: usize = 256;
 const MINUTE_MS: u64 = 60_000;
 
-/// Runs that have not ended.
+/// Failed runs that are on as alerts at most; history keeps as many alerts. Of more, the oldest stay on there.
+const FAILED_MAX: usize = 1000;
+
+/// Runs that have not ended, and those that failed.
 #[derive(Debug, Default)]
-pub struct Runs(BTreeMap<String, Course>);
+pub struct Runs {
+    courses: BTreeMap<String, Course>,
+    /// Runs whose failure is on, oldest first.
+    failed: VecDeque<String>,
+}
 
 #[derive(Debug)]
 struct Course {
@@ -28,12 +35,43 @@ struct Course {
 impl Runs {
     /// A run went on, or began.
     pub fn progress(&mut self, run: &str, time_ms: u64) {
-        if !self.0.contains_key(run) && self.0.len() >= RUNS_MAX {
-            let quietest = self.0.iter().min_by_key(|(_, course)| course.progress_ms).map(|(run, _)| run.clone());
-            quietest.and_then(|run| self.0.remove(&run));
+        if !self.courses.contains_key(run) && self.courses.len() >= RUNS_MAX {
+            let quietest = self.courses.iter().min_by_key(|(_, course)| course.progress_ms).map(|(run, _)| run.clone());
+            quietest.and_then(|run| self.courses.remove(&run));
         }
-        let course = self.0.entry(run.to_owned()).or_insert(Course { progress_ms: time_ms, on: vec![] });
+        let course = self.courses.entry(run.to_owned()).or_insert(Course { progress_ms: time_ms, on: vec![] });
         course.progress_ms = course.progress_ms.max(time_ms);
+    }
+
+    /// An alert that went off before the agent started; gives whether it may still hold.
+    pub fn restore(&mut self, alert: Alert, run: &str) -> bool {
+        let course = self.courses.get_mut(run);
+        match (alert, course) {
+            (Alert::RunFailed, None) => {
+                self.has_failed(run);
+                true
+            }
+            (Alert::NoProgress { .. }, Some(course)) => {
+                course.on.push(alert);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn has_failed(&mut self, run: &str) {
+        self.failed.retain(|failed| failed != run);
+        if self.failed.len() >= FAILED_MAX {
+            self.failed.pop_front();
+        }
+        self.failed.push_back(run.to_owned());
+    }
+
+    /// Takes a run from those whose failure is on; gives whether it was there.
+    fn is_failed_no_more(&mut self, run: &str) -> bool {
+        let n_before = self.failed.len();
+        self.failed.retain(|failed| failed != run);
+        self.failed.len() < n_before
     }
 
     /// Takes what happened to a run.
@@ -47,20 +85,34 @@ impl Runs {
             | What::RunCheckpoint { .. }
             | What::RunStatus { status: RunStatus::Running, .. } => {
                 self.progress(run, event.time_ms);
-                let on = self.0.get_mut(run).map(|course| std::mem::take(&mut course.on)).unwrap_or_default();
+                let mut on = self.courses.get_mut(run).map(|course| std::mem::take(&mut course.on)).unwrap_or_default();
+                // It was taken for lost, and is there.
+                if self.is_failed_no_more(run) {
+                    on.push(Alert::RunFailed);
+                }
                 over(run, on)
             }
             What::RunStatus { status, .. } if status.has_ended() => {
-                let on = self.0.remove(run).map(|course| course.on).unwrap_or_default();
+                let on = self.courses.remove(run).map(|course| course.on).unwrap_or_default();
                 let mut raised = over(run, on);
                 if has_failed(*status) && rules.contains(&Alert::RunFailed) {
                     let value = if let RunStatus::Exited { code } = status { Some(f64::from(*code)) } else { None };
                     let what = What::Alert { alert: Alert::RunFailed, gpu: None, value };
                     raised.push(Raised { run: Some(run.to_owned()), what });
+                    self.has_failed(run);
                 }
                 raised
             }
-            What::RunDeleted => over(run, self.0.remove(run).map(|course| course.on).unwrap_or_default()),
+            // History ends its alerts with it.
+            What::RunDeleted => {
+                self.courses.remove(run);
+                self.is_failed_no_more(run);
+                vec![]
+            }
+            What::AlertDismissed { alert: Alert::RunFailed, .. } => {
+                self.is_failed_no_more(run);
+                vec![]
+            }
             _ => vec![],
         }
     }
@@ -68,7 +120,7 @@ impl Runs {
     /// Lets time pass.
     pub fn tick(&mut self, rules: &[Alert], now_ms: u64) -> Vec<Raised> {
         let mut raised = Vec::new();
-        for (run, course) in &mut self.0 {
+        for (run, course) in &mut self.courses {
             let quiet_ms = now_ms.saturating_sub(course.progress_ms);
             for &alert in rules {
                 let Alert::NoProgress { minutes } = alert else { continue };
@@ -86,12 +138,15 @@ impl Runs {
     /// A rule is no more.
     pub fn forget(&mut self, alert: Alert) -> Vec<Raised> {
         let mut raised = Vec::new();
-        for (run, course) in &mut self.0 {
+        for (run, course) in &mut self.courses {
             let n_before = course.on.len();
             course.on.retain(|on| *on != alert);
             if course.on.len() < n_before {
                 raised.extend(over(run, vec![alert]));
             }
+        }
+        if alert == Alert::RunFailed {
+            raised.extend(self.failed.drain(..).flat_map(|run| over(&run, vec![alert])));
         }
         raised
     }

@@ -2,11 +2,11 @@
 
 use headroom_shared::protocol::{
     Telemetry,
-    alert::Alert,
+    alert::{Alert, Fired},
     event::{Event, What},
     gpu::{Gpu, Sample},
     reading::{Reading, Why},
-    run::{Iteration, RunStatus},
+    run::{Iteration, Run, RunStatus},
 };
 
 use super::{Alerts, Observed, Raised};
@@ -37,6 +37,7 @@ fn gpu(index: u32) -> Gpu {
         mig_enabled: missing(),
         nvlinks_active: missing(),
         pci_bus_id: missing(),
+        listed_as: None,
     }
 }
 
@@ -57,9 +58,15 @@ fn sample(gpu: u32, celsius: Reading<u64>, used: Reading<u64>) -> Sample {
 }
 
 fn alerts(rules: &[Alert]) -> Alerts {
-    let mut alerts = Alerts::new(rules, &[], 0);
-    alerts.observe(&Observed::Inventory(vec![gpu(0), gpu(1)]));
-    alerts
+    restored(rules, &[], &[]).0
+}
+
+/// Of an agent that was started again, with what it says at once.
+fn restored(rules: &[Alert], fired: &[Fired], runs: &[Run]) -> (Alerts, Vec<Raised>) {
+    let mut alerts = Alerts::default();
+    let mut raised = alerts.restore(rules, fired, runs, 0);
+    raised.extend(alerts.observe(&Observed::Inventory(vec![gpu(0), gpu(1)])));
+    (alerts, raised)
 }
 
 /// Two cards for a time, of which the second is as given; what is told, with its second.
@@ -107,7 +114,8 @@ fn what_is_not_known_changes_nothing() {
     assert_eq!(seconds(&mut alerts, 0..100, &unknown, &unknown), []);
     assert_eq!(seconds(&mut alerts, 100..110, &hot, &full).len(), 2);
     assert_eq!(seconds(&mut alerts, 110..1000, &unknown, &unknown), []);
-    let mut alerts = Alerts::new(&[FULL], &[], 0);
+    let mut alerts = Alerts::default();
+    alerts.restore(&[FULL], &[], &[], 0);
     alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { memory_total_bytes: Reading::Is(0), ..gpu(1) }]));
     assert_eq!(seconds(&mut alerts, 0..100, &hot, &full), [], "a share of nothing is none");
 }
@@ -200,6 +208,8 @@ fn a_run_that_fails_is_told_and_one_that_somebody_stopped_is_not() {
         let what = What::Alert { alert: Alert::RunFailed, gpu: None, value };
         assert_eq!(alerts.event(&ended(status)), [Raised { run: Some("r".to_owned()), what }], "{status:?}");
     }
+    assert_eq!(alerts.set(&[]).len(), 1, "it is on until then");
+    alerts.set(&[Alert::RunFailed]);
     let asked = [exited(0), exited(130), exited(143), killed(1), killed(2), killed(15)];
     for status in asked.into_iter().chain([RunStatus::Running, RunStatus::Stalled { since_ms: 0 }]) {
         assert_eq!(alerts.event(&ended(status)), [], "{status:?}");
@@ -215,4 +225,76 @@ fn a_flood_of_runs_is_bounded() {
         alerts.event(&Event { run: Some(format!("run {number}")), ..iteration(number) });
     }
     assert_eq!(alerts.tick(u64::MAX).len(), 256);
+}
+
+fn fired(alert: Alert, gpu: Option<&str>, run: Option<&str>) -> Fired {
+    let what = What::Alert { alert, gpu: gpu.map(str::to_owned), value: Some(86.0) };
+    Fired::of(&Event { run: run.map(str::to_owned), ..event(7, what) }).expect("an alert")
+}
+
+#[test]
+fn what_was_on_before_and_still_holds_does_not_go_off_again() {
+    let is = Reading::Is::<u64>;
+    let (mut alerts, raised) = restored(&[HOT, FULL], &[fired(HOT, Some("GPU-1"), None)], &[]);
+    assert_eq!(raised, []);
+    assert_eq!(seconds(&mut alerts, 0..60, &missing(), &missing()), [], "nothing is known yet, and nothing over");
+    assert_eq!(seconds(&mut alerts, 60..120, &is(99), &is(10)), []);
+    assert_eq!(seconds(&mut alerts, 120..200, &is(60), &is(10)), [(180, over(HOT))]);
+    // A rule that is no more ended while nobody looked.
+    let (_, raised) = restored(&[FULL], &[fired(HOT, Some("GPU-1"), None)], &[]);
+    assert_eq!(raised, [Raised { run: None, what: over(HOT) }]);
+}
+
+#[test]
+fn a_card_that_was_lost_before_is_over_when_it_is_seen_and_not_before() {
+    let rules = [Alert::CardLost];
+    let lost = |uuid| fired(Alert::CardLost, Some(uuid), None);
+    let mut alerts = Alerts::default();
+    assert_eq!(alerts.restore(&rules, &[lost("GPU-1"), lost("unknown-0"), lost("GPU-9")], &[], 0), []);
+    alerts.observe(&Observed::Inventory(vec![Gpu { present: false, ..gpu(1) }]));
+    assert_eq!(alerts.observe(&Observed::CardLost("GPU-1".to_owned())), [], "it is on already");
+    let raised = alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { present: false, ..gpu(1) }]));
+    let over =
+        |uuid: &str| Raised { run: None, what: What::AlertOver { alert: Alert::CardLost, gpu: Some(uuid.to_owned()) } };
+    assert_eq!(raised, [over("unknown-0")], "its place answers");
+    assert_eq!(alerts.observe(&Observed::CardBack("GPU-1".to_owned())), [over("GPU-1")]);
+    assert_eq!(alerts.observe(&Observed::CardBack("GPU-0".to_owned())), [], "GPU-9 is in no machine, and not back");
+    // What is lost while history cannot be read goes off once it can.
+    let mut alerts = Alerts::default();
+    assert_eq!(alerts.observe(&Observed::CardLost("GPU-1".to_owned())), []);
+    assert_eq!(alerts.restore(&rules, &[], &[], 0).len(), 1);
+}
+
+#[test]
+fn runs_that_were_quiet_or_failed_before_stay_so_until_something_is_known() {
+    let rules = [QUIET, Alert::RunFailed];
+    let run = |status| Run { id: "r".to_owned(), status, ..Run::default() };
+    let quiet = fired(QUIET, None, Some("r"));
+    let failed = fired(Alert::RunFailed, None, Some("r"));
+    let over = |alert| Raised { run: Some("r".to_owned()), what: What::AlertOver { alert, gpu: None } };
+    let (mut alerts, raised) = restored(&rules, std::slice::from_ref(&quiet), &[run(RunStatus::Running)]);
+    assert_eq!((raised, alerts.tick(60 * MINUTE_MS)), (vec![], vec![]));
+    assert_eq!(alerts.event(&iteration(61 * MINUTE_MS)), [over(QUIET)]);
+    let (_, raised) = restored(&rules, &[quiet], &[run(RunStatus::Exited { code: 0 })]);
+    assert_eq!(raised, [over(QUIET)], "it ended meanwhile");
+    let (mut alerts, raised) = restored(&rules, std::slice::from_ref(&failed), &[run(RunStatus::Exited { code: 1 })]);
+    assert_eq!(raised, []);
+    assert_eq!(alerts.set(&[QUIET]), [over(Alert::RunFailed)]);
+    let (_, raised) = restored(&rules, &[failed], &[run(RunStatus::Running)]);
+    assert_eq!(raised, [over(Alert::RunFailed)], "it was taken for lost, and is there");
+}
+
+#[test]
+fn a_failed_run_is_on_until_it_is_dismissed_deleted_or_there_again() {
+    let failed = |alerts: &mut Alerts| assert_eq!(alerts.event(&ended(RunStatus::Lost)).len(), 1);
+    let mut alerts = alerts(&[Alert::RunFailed]);
+    failed(&mut alerts);
+    let over = What::AlertOver { alert: Alert::RunFailed, gpu: None };
+    assert_eq!(alerts.event(&ended(RunStatus::Running)), [Raised { run: Some("r".to_owned()), what: over }]);
+    for what in [What::AlertDismissed { alert: Alert::RunFailed, gpu: None }, What::RunDeleted] {
+        failed(&mut alerts);
+        assert_eq!(alerts.event(&event(1, what)), []);
+        assert_eq!(alerts.set(&[]), [], "nothing is on");
+        alerts.set(&[Alert::RunFailed]);
+    }
 }

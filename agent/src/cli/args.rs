@@ -3,7 +3,7 @@
 //! Words come from `lexopt`, which yields them one by one in their order. A parser that declares all options first would
 //! refuse nanoGPT's `--key=value`, whose keys are the config's to know and whose place among the config files matters.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use lexopt::{Arg, Parser};
 use thiserror::Error;
@@ -42,6 +42,28 @@ impl<T> Clone for Flag<T> {
 }
 
 impl<T> Copy for Flag<T> {}
+
+/// What is asked of a command that works in the folder of history and tokens.
+pub trait InDataFolder {
+    /// Takes the folder that was named.
+    fn set_data_folder(&mut self, folder: PathBuf);
+}
+
+impl<T: InDataFolder> Flag<T> {
+    /// The folder, alike in all commands.
+    pub const DATA_DIR: Self = Self {
+        name: "data-dir",
+        value: Some("FOLDER"),
+        doc: "Where history and tokens are kept\n[default: HEADROOM_DATA_DIR, else the user's data folder]",
+        set: |request, folder| {
+            if folder.is_empty() {
+                return Err("a folder has a name".to_owned().into());
+            }
+            request.set_data_folder(folder.into());
+            Ok(())
+        },
+    };
+}
 
 /// The most threads that are started.
 const MAX_THREADS: usize = 1024;

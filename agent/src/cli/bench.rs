@@ -21,7 +21,7 @@ use super::{
     args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse, threads},
     print,
 };
-use crate::{telemetry, train::memory::available_bytes};
+use crate::{store, telemetry, train::memory::available_bytes};
 use report::{Kind, Report};
 
 /// What stands for the device where there is none.
@@ -39,6 +39,9 @@ const QUICK_ROUNDS: [usize; 2] = [3, 1];
 /// How long the cards are read: a share of a thousandth of a core is 30 ms in it.
 const TELEMETRY_SECONDS: u64 = 30;
 const QUICK_TELEMETRY_SECONDS: u64 = 3;
+/// Seconds of the cards' time that are written, of which one in a hundred is the slowest that counts.
+const HISTORY_SECONDS: u64 = 600;
+const QUICK_HISTORY_SECONDS: u64 = 60;
 
 /// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,7 @@ enum Part {
     Decode,
     Webgpu,
     Telemetry,
+    History,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +72,7 @@ const FLAGS: &[Flag<Request>] = &[
     },
     Flag {
         name: "only",
-        value: Some("train|decode|webgpu|telemetry"),
+        value: Some("train|decode|webgpu|telemetry|history"),
         doc: "Measure this alone",
         set: |request, word| {
             request.only = Some(part(word)?);
@@ -92,7 +96,8 @@ fn part(word: &str) -> Result<Part, Refusal> {
         "decode" => Ok(Part::Decode),
         "webgpu" => Ok(Part::Webgpu),
         "telemetry" => Ok(Part::Telemetry),
-        _ => Err(format!("{word:?} is none of train, decode, webgpu, telemetry").into()),
+        "history" => Ok(Part::History),
+        _ => Err(format!("{word:?} is none of train, decode, webgpu, telemetry, history").into()),
     }
 }
 
@@ -119,8 +124,10 @@ and available; where that is false, reason says why, and there are no figures:
            f16, and fraction_of_copy_bandwidth
   telemetry
            reading NVIDIA cards ten times a second: core_percent, moment_micros,
-           readings, each with its micros and, if so, why it is missing, and what
-           the first card is and does: card, sample, slow
+           and readings of the first card, each with its micros and, if so, why it
+           is missing; what they are, headroom doctor tells
+  history  keeping what eight cards tell, in a folder for temporary files: second_millis,
+           core_percent, hour_bytes, month_bytes, ranges with the millis of each
 Figures are of the median round, on this machine as it is now: what else works on it
 takes its share. What it has no memory for is a line with that reason.
 
@@ -158,6 +165,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     }
     if is_asked(Part::Telemetry) {
         bench.telemetry()?;
+    }
+    if is_asked(Part::History) {
+        bench.history()?;
     }
     Ok(Exit::Success)
 }
@@ -250,6 +260,16 @@ impl Bench {
             Ok((card, figures)) => self.report.line(Kind::Telemetry, &card, None, Ok(figures)),
             Err(reason) => self.report.line(Kind::Telemetry, NO_CARD, None, Err::<(), _>(reason)),
         }
+    }
+
+    fn history(&self) -> Result<(), print::Error> {
+        let seconds = match self.effort {
+            Effort::Full => HISTORY_SECONDS,
+            Effort::Quick => QUICK_HISTORY_SECONDS,
+        };
+        self.report.progress(&format!("keeping an hour and {seconds} s of eight cards, then a month"));
+        let figures = store::measure::measure(seconds);
+        self.report.line(Kind::History, &self.processor, None, figures)
     }
 
     fn decode_model(

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
     print,
     style::Style,
 };
@@ -70,16 +70,14 @@ struct Request {
     json: bool,
 }
 
+impl InDataFolder for Request {
+    fn set_data_folder(&mut self, folder: PathBuf) {
+        self.data_dir = Some(folder);
+    }
+}
+
 const FLAGS: &[Flag<Request>] = &[
-    Flag {
-        name: "data-dir",
-        value: Some("FOLDER"),
-        doc: "Where history and tokens are kept [default: the user's data folder]",
-        set: |request, folder| {
-            request.data_dir = Some(folder.into());
-            Ok(())
-        },
-    },
+    Flag::DATA_DIR,
     Flag {
         name: "json",
         value: None,

@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_shared::protocol::run::Run;
+use headroom_shared::protocol::{history::Group, run::Run};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
     print,
     style::Style,
 };
@@ -36,6 +36,9 @@ pub enum Error {
     /// The place of history.
     #[error(transparent)]
     Folder(#[from] folders::Error),
+    /// The folder that was named is none.
+    #[error("there is no history in {}: there is no such folder", .0.display())]
+    NoHistory(PathBuf),
     /// History.
     #[error(transparent)]
     History(#[from] store::Error),
@@ -68,12 +71,18 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Folder(error) => Some(error.hint()),
+            Self::NoHistory(_) => Some(format!(
+                "`headroom serve` and `headroom watch` begin one where --data-dir, or the variable {}, says",
+                folders::VARIABLE
+            )),
             Self::History(error) | Self::Backup(BackupError::History(error)) => match error {
                 store::Error::NoRun(_) => Some("`headroom runs` lists them".to_owned()),
-                store::Error::Ambiguous(..) => Some("give one more digit".to_owned()),
+                store::Error::Ambiguous(..) => Some("give one of these numbers".to_owned()),
                 store::Error::NotEnded(_) => {
-                    Some("end it first; a run whose watcher is gone counts as lost a minute later".to_owned())
+                    Some("end it first; a run whose watcher is gone counts as lost some seconds later".to_owned())
                 }
+                // Neither is asked for here.
+                store::Error::NoAlert(_) | store::Error::Changed => None,
                 store::Error::Unusable(_) => {
                     Some("`headroom serve` sets a damaged file aside and begins a new one".to_owned())
                 }
@@ -97,28 +106,29 @@ struct Request {
     csv: bool,
     out: Option<PathBuf>,
     gpu: Option<String>,
+    group: Option<Group>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
 }
 
 impl Request {
+    /// Of the folder that is named, which is not made: whoever only asks leaves nothing behind.
     fn archive(&self) -> Result<Archive, Error> {
-        Ok(Archive::new(&folders::data(self.data_dir.as_deref())?))
+        let folder = folders::named(self.data_dir.as_deref())?;
+        if self.data_dir.is_some() && !folder.is_dir() {
+            return Err(Error::NoHistory(folder));
+        }
+        Ok(Archive::new(&folder))
     }
 }
 
-const DATA_DIR: Flag<Request> = Flag {
-    name: "data-dir",
-    value: Some("DIR"),
-    doc: "Where history is kept [default: HEADROOM_DATA_DIR, or the\nsystem's folder for programs' data]",
-    set: |request, folder| {
-        if folder.is_empty() {
-            return Err("a folder has a name".to_owned().into());
-        }
-        request.data_dir = Some(folder.into());
-        Ok(())
-    },
-};
+impl InDataFolder for Request {
+    fn set_data_folder(&mut self, folder: PathBuf) {
+        self.data_dir = Some(folder);
+    }
+}
+
+const DATA_DIR: Flag<Request> = Flag::DATA_DIR;
 
 const JSON: Flag<Request> = Flag {
     name: "json",
@@ -162,18 +172,19 @@ Works beside a running `headroom serve` and without one.
 Usage: headroom runs [--json]
        headroom runs show ID [--json]
        headroom runs export [ID] [--format csv|json] [--out FILE]
-       headroom runs export --gpu CARD [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
+       headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
+       headroom runs export --readings host [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
        headroom runs delete ID
        headroom runs backup FILE
 
-  ID    A run's number, or a beginning of it that no other run has
+  ID    A run's number, a beginning of it, or its name, where no other run has that
   FILE  A new file: history as it is at one moment, whole, while others write to it
 
 Options:
 {}
-Export gives a run's iterations and evaluations, or a card's telemetry as it is kept: full
-rate for the newest hour, 10 s for two days, minutes beyond. A reading that the card did not
-give is empty, or null.
+Export gives a run's iterations and evaluations, or the telemetry of a card or of the machine
+as it is kept: full rate for the newest hour, 10 s for two days, minutes beyond. A reading
+that the card did not give is empty, or null.
 
 A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or so long ago: 90m, 24h, 30d.
 
@@ -279,7 +290,7 @@ fn delete(request: &Request) -> Result<Exit, super::Error> {
     let archive = request.archive()?;
     let run = found(&archive, request)?;
     archive.delete_run(&run.id, now_ms()).map_err(Error::from)?;
-    print::note(&format!("run {} ({}) is deleted\n", run.id, run.name));
+    print::note(&format!("run {} ({}) is deleted\n", run.id, table::printable(&run.name)));
     Ok(Exit::Success)
 }
 

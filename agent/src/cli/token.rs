@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
     pairing::{self, Invitation},
     print,
 };
@@ -26,6 +26,8 @@ const SCHEMA: u32 = 1;
 /// Where the page is where no agent ever started.
 const DEFAULT_LINK: &str = "http://127.0.0.1:8420/";
 const HOUR_MS: u64 = 60 * 60 * 1000;
+/// As coarse as the time of a token's last use is kept.
+const COARSE_MS: u64 = 10 * 60 * 1000;
 
 /// Why tokens are as they were.
 #[derive(Debug, Error)]
@@ -56,6 +58,12 @@ struct Request {
     json: bool,
 }
 
+impl InDataFolder for Request {
+    fn set_data_folder(&mut self, folder: PathBuf) {
+        self.data_dir = Some(folder);
+    }
+}
+
 const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "scope",
@@ -79,15 +87,7 @@ const FLAGS: &[Flag<Request>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "data-dir",
-        value: Some("FOLDER"),
-        doc: "Where history and tokens are kept\n[default: HEADROOM_DATA_DIR, else the user's data folder]",
-        set: |request, text| {
-            request.data_dir = Some(text.into());
-            Ok(())
-        },
-    },
+    Flag::DATA_DIR,
 ];
 
 /// The help of this command.
@@ -103,7 +103,8 @@ Usage: headroom token add NAME [--scope view|control]
 
 `add` prints a token, for a script or for Prometheus; it is shown this once, and only
 its hash is kept. `pair` prints a link that gives a browser a token of its own, good
-once and for ten minutes, and draws it for a phone's camera.
+once and for ten minutes, and draws it for a phone's camera. When a token was last used
+is kept to ten minutes: an agent does not write to the disk whenever a page asks.
 
 Options:
 {}",
@@ -253,7 +254,10 @@ fn ago(time_ms: u64, now_ms: u64) -> String {
     let hours = now_ms.saturating_sub(time_ms) / HOUR_MS;
     match hours {
         _ if time_ms == 0 => "never".to_owned(),
-        0 => "within the hour".to_owned(),
+        0 => match now_ms.saturating_sub(time_ms) / COARSE_MS {
+            0 => "within 10 min".to_owned(),
+            tens => format!("{tens}0 min ago"),
+        },
         1..48 => format!("{hours} h ago"),
         _ => format!("{} days ago", hours / 24),
     }
@@ -268,8 +272,10 @@ mod tests {
         let now_ms = 100 * 24 * HOUR_MS;
         for (time_ms, text) in [
             (0, "never"),
-            (now_ms, "within the hour"),
-            (now_ms + 1, "within the hour"),
+            (now_ms, "within 10 min"),
+            (now_ms + 1, "within 10 min"),
+            (now_ms - 59 * 60_000, "50 min ago"),
+            (now_ms - HOUR_MS, "1 h ago"),
             (now_ms - 47 * HOUR_MS, "47 h ago"),
             (now_ms - 48 * HOUR_MS, "2 days ago"),
         ] {

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
     plan::{self, options::Given},
     print,
 };
@@ -84,6 +84,12 @@ struct Request {
     folder: Option<std::path::PathBuf>,
 }
 
+impl InDataFolder for Request {
+    fn set_data_folder(&mut self, folder: std::path::PathBuf) {
+        self.folder = Some(folder);
+    }
+}
+
 const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "name",
@@ -141,15 +147,7 @@ const FLAGS: &[Flag<Request>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "data-dir",
-        value: Some("FOLDER"),
-        doc: "Where history is kept [default: HEADROOM_DATA_DIR, else the\nuser's data folder; as for `headroom serve`]",
-        set: |request, folder| {
-            request.folder = Some(folder.into());
-            Ok(())
-        },
-    },
+    Flag::DATA_DIR,
 ];
 
 /// The help of this command.

@@ -14,15 +14,15 @@ use std::{
 };
 
 use headroom_shared::protocol::{
+    alert::{Alert, Fired, Settings},
     event::{Event, What},
-    gpu::Gpu,
     run::Run,
 };
 
 use crate::{
     alerts::{Alerts, Raised},
     clock::now_ms,
-    store::Store,
+    store::{Kept, Store},
     telemetry::Observed,
     webhook::{Message, Names, Webhook},
 };
@@ -30,9 +30,16 @@ use crate::{
 /// What waits to be looked at: some seconds of telemetry and a burst of events. What comes while it is full is not
 /// looked at, as the next moment says it again.
 const NEWS_MAX: usize = 256;
-/// How often time passes for runs that tell nothing, and the owner's settings are read.
+/// How often time passes for runs that tell nothing, and what history could not say at first is asked again.
 const TICK: Duration = Duration::from_secs(1);
-/// Runs whose names are kept; of an older one the number is said.
+/// How often the owner's settings are read though nobody said that they changed: what was said while the queue was full
+/// is lost.
+const SETTINGS_EVERY: Duration = Duration::from_secs(60);
+/// Events that are read of a run that made no progress when the agent ended: whether it made any since.
+const EVENTS_MAX: usize = 200;
+/// Dismissed alerts that are remembered: as many as history keeps.
+const DISMISSED_MAX: usize = 1000;
+/// Runs, and cards, whose names are kept; of an older one the number is said.
 const NAMES_MAX: usize = 256;
 
 /// Something to look at.
@@ -84,39 +91,43 @@ struct Watch {
     rig: String,
     webhook: Option<Webhook>,
     alerts: Alerts,
-    gpus: Vec<Gpu>,
+    /// Whether history said what is on and what the rules are. Until it did nothing goes off and nothing is over.
+    is_restored: bool,
+    /// Alerts that somebody dismissed: nobody is sent that they are over.
+    dismissed: Vec<Fired>,
+    gpu_names: BTreeMap<String, String>,
     run_names: BTreeMap<String, String>,
 }
 
 impl Watch {
     fn new(store: Store, rig: String, webhook: Option<Webhook>) -> Self {
-        let settings = store.settings().unwrap_or_default();
-        let runs = store.runs(NAMES_MAX).unwrap_or_default();
-        let alerts = Alerts::new(&settings.alerts, &runs, now_ms());
-        let run_names = runs.into_iter().map(|run: Run| (run.id, run.name)).collect();
-        Self { store, rig, webhook, alerts, gpus: vec![], run_names }
+        let (gpu_names, run_names) = Default::default();
+        let (alerts, dismissed) = Default::default();
+        Self { store, rig, webhook, alerts, is_restored: false, dismissed, gpu_names, run_names }
     }
 
     fn run(&mut self, news: &Receiver<News>, stop: &AtomicBool) {
+        self.restore();
         let mut next_tick = Instant::now() + TICK;
+        let mut next_settings = Instant::now() + SETTINGS_EVERY;
         while !stop.load(Ordering::Relaxed) {
             let raised = match news.recv_timeout(next_tick.saturating_duration_since(Instant::now())) {
                 Ok(News::Observed(observed)) => {
                     if let Observed::Inventory(gpus) = &observed {
-                        self.gpus.clone_from(gpus);
+                        gpus.iter().for_each(|gpu| keep_name(&mut self.gpu_names, &gpu.uuid, &gpu.name));
                     }
                     self.alerts.observe(&observed)
                 }
-                Ok(News::Event(event)) => {
-                    self.name(&event);
-                    self.alerts.event(&event)
-                }
+                Ok(News::Event(event)) => self.event(&event),
                 Err(RecvTimeoutError::Timeout) => {
                     next_tick = Instant::now() + TICK;
+                    if !self.is_restored {
+                        self.restore();
+                    }
                     let mut raised = self.alerts.tick(now_ms());
-                    // Where history cannot be read, the rules stay as they are.
-                    if let Ok(settings) = self.store.settings() {
-                        raised.extend(self.alerts.set(&settings.alerts));
+                    if Instant::now() >= next_settings {
+                        next_settings = Instant::now() + SETTINGS_EVERY;
+                        raised.extend(self.read_rules());
                     }
                     raised
                 }
@@ -128,25 +139,86 @@ impl Watch {
         }
     }
 
-    fn name(&mut self, event: &Event) {
-        if let (Some(id), What::RunStarted { run }) = (&event.run, &event.what) {
-            if self.run_names.len() >= NAMES_MAX {
-                self.run_names.pop_first();
+    /// Goes on where the agent before ended, once history says where that was.
+    fn restore(&mut self) {
+        let read = || Ok((self.store.settings()?, self.store.kept_alerts()?, self.store.runs(NAMES_MAX)?));
+        let read: Result<(Settings, Vec<Kept>, Vec<Run>), crate::store::Error> = read();
+        let Ok((settings, kept, runs)) = read else { return };
+        self.is_restored = true;
+        for run in &runs {
+            keep_name(&mut self.run_names, &run.id, &run.name);
+        }
+        let mut fired = Vec::new();
+        for Kept { fired: one, is_dismissed } in kept {
+            if let (Some(uuid), Some(name)) = (&one.gpu, &one.gpu_name) {
+                keep_name(&mut self.gpu_names, uuid, name);
             }
-            self.run_names.insert(id.clone(), run.name.clone());
+            if is_dismissed {
+                self.dismissed.push(one.clone());
+            }
+            fired.push(one);
+        }
+        let mut raised = self.alerts.restore(&settings.alerts, &fired, &runs, now_ms());
+        for one in fired {
+            let (Alert::NoProgress { .. }, Some(run)) = (one.alert, &one.run) else { continue };
+            for event in self.store.events(Some(run), one.event, EVENTS_MAX).unwrap_or_default() {
+                raised.extend(self.alerts.event(&event));
+            }
+        }
+        for raised in raised {
+            self.tell(raised);
         }
     }
 
-    fn tell(&self, Raised { run, what }: Raised) {
-        if let Some(webhook) = &self.webhook {
-            let gpu = match &what {
-                What::Alert { gpu, .. } | What::AlertOver { gpu, .. } => gpu.as_ref(),
-                _ => None,
-            };
-            let card = gpu.and_then(|uuid| self.gpus.iter().find(|gpu| gpu.uuid == *uuid));
+    fn event(&mut self, event: &Event) -> Vec<Raised> {
+        self.name(event);
+        match &event.what {
+            What::SettingsChanged => return self.read_rules(),
+            What::AlertDismissed { alert, gpu } if *alert != Alert::RunFailed => {
+                self.forget_dismissed(alert, gpu.as_deref(), event.run.as_deref());
+                if self.dismissed.len() >= DISMISSED_MAX {
+                    self.dismissed.remove(0);
+                }
+                let what = What::Alert { alert: *alert, gpu: gpu.clone(), value: None };
+                self.dismissed.extend(Fired::of(&Event { what, ..event.clone() }));
+            }
+            _ => {}
+        }
+        self.alerts.event(event)
+    }
+
+    /// Takes the rules as they are now. Where history cannot be read they stay as they are.
+    fn read_rules(&mut self) -> Vec<Raised> {
+        match self.store.settings() {
+            Ok(settings) if self.is_restored => self.alerts.set(&settings.alerts),
+            _ => vec![],
+        }
+    }
+
+    /// Gives whether somebody had dismissed it.
+    fn forget_dismissed(&mut self, alert: &Alert, gpu: Option<&str>, run: Option<&str>) -> bool {
+        let n_before = self.dismissed.len();
+        self.dismissed.retain(|fired| !fired.is(alert, gpu, run));
+        self.dismissed.len() < n_before
+    }
+
+    fn name(&mut self, event: &Event) {
+        if let (Some(id), What::RunStarted { run }) = (&event.run, &event.what) {
+            keep_name(&mut self.run_names, id, &run.name);
+        }
+    }
+
+    fn tell(&mut self, Raised { run, what }: Raised) {
+        let (alert, gpu) = match &what {
+            What::Alert { alert, gpu, .. } | What::AlertOver { alert, gpu } => (*alert, gpu.clone()),
+            _ => return,
+        };
+        let was_dismissed = self.forget_dismissed(&alert, gpu.as_deref(), run.as_deref());
+        let is_quiet = was_dismissed && matches!(what, What::AlertOver { .. });
+        if let Some(webhook) = self.webhook.as_ref().filter(|_| !is_quiet) {
             let names = Names {
                 rig: &self.rig,
-                card: card.map(|gpu| gpu.name.as_str()),
+                card: gpu.and_then(|uuid| self.gpu_names.get(&uuid)).map(String::as_str),
                 run: run.as_ref().and_then(|id| self.run_names.get(id)).map(String::as_str),
             };
             if let Some(message) = Message::new(names, run.as_deref(), &what, now_ms()) {
@@ -155,4 +227,12 @@ impl Watch {
         }
         self.store.append(run.as_deref(), what);
     }
+}
+
+/// Keeps what something is called, within a bound.
+fn keep_name(names: &mut BTreeMap<String, String>, id: &str, name: &str) {
+    if names.len() >= NAMES_MAX && !names.contains_key(id) {
+        names.pop_first();
+    }
+    names.insert(id.to_owned(), name.to_owned());
 }

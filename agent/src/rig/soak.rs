@@ -56,6 +56,7 @@ fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::Is(format!("0000:{index:02}:00.0")),
+        listed_as: None,
     }
 }
 
@@ -154,7 +155,7 @@ fn two_hours(folder: &Path) -> Vec<u64> {
         thread::yield_now();
     }
     let alerts = vec![Alert::TemperatureAbove { celsius: 60 }, Alert::MemoryAbove { percent: 90 }, Alert::CardLost];
-    store.set_settings(&Settings { alerts, ..Settings::default() }).expect("a folder");
+    store.set_settings(&Settings { alerts, ..Settings::default() }, |_| true).expect("a folder");
     let keeper = Keeper::start(received, store.clone(), "rig".to_owned(), None).expect("a thread");
     tellers.observe(Observed::Inventory((0..N_CARDS).map(gpu).collect()), &store);
 

@@ -194,10 +194,18 @@ impl Access {
     /// # Errors
     /// The code is not good, too many that were not came from there, or the file cannot be written.
     pub fn pair(&self, code: &str, name: &str, from: IpAddr) -> Result<Paired, AccessError> {
-        let paired = self.file.change(|book| book.redeem(code, name, now_ms()));
+        // A code that nobody gave out takes no lock: who sends many would keep the owner's own changes waiting.
         self.look();
+        let paired = if self.known().book.has_code(code) {
+            self.file.change(|book| book.redeem(code, name, now_ms()))
+        } else {
+            Err(BookError::BadCode.into())
+        };
         match paired {
-            Ok(paired) => Ok(paired),
+            Ok(paired) => {
+                self.look();
+                Ok(paired)
+            }
             Err(FileError::Refused(BookError::BadCode)) => {
                 let counted = self.known().failures.count(from, Instant::now());
                 Err(if counted { AccessError::BadCode } else { AccessError::TooManyFailures })

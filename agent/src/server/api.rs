@@ -3,6 +3,7 @@
 //! The routes are one table. Each says what it needs, and the check stands before all of them alike; `agent/openapi.json`
 //! describes the same table, which a test holds against it both ways.
 
+mod alerts;
 mod export;
 mod pair;
 mod query;
@@ -72,6 +73,12 @@ const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/api/runs/{id}/export.csv", needs: VIEW, answer: || routing::get(export::csv) },
     Route { method: "GET", path: "/api/settings", needs: VIEW, answer: || routing::get(settings::get) },
     Route { method: "PUT", path: "/api/settings", needs: CONTROL, answer: || routing::put(settings::put) },
+    Route {
+        method: "DELETE",
+        path: "/api/alerts/{event}",
+        needs: CONTROL,
+        answer: || routing::delete(alerts::dismiss),
+    },
     Route { method: "POST", path: "/api/pair", needs: Needs::Origin, answer: || routing::post(pair::pair) },
     Route { method: "GET", path: "/api/openapi.json", needs: Needs::Nothing, answer: || routing::get(openapi) },
     Route { method: "GET", path: "/metrics", needs: VIEW, answer: || routing::get(metrics::answer) },
@@ -151,7 +158,7 @@ async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Refusal> {
     let bytes = tokio::time::timeout(BODY_TIME_MAX, body).await.map_err(|_| Refusal::too_late())?;
     let bytes = bytes.map_err(|_| Refusal::too_large(BODY_BYTES_MAX))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::bad_request(format!("The body is not understood: {error}.")))
+        .map_err(|error| Refusal::bad_request(format!("The body is not what /api/openapi.json describes: {error}.")))
 }
 
 /// The description of all this.

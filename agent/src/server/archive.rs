@@ -4,11 +4,20 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use headroom_shared::protocol::{Telemetry, alert::Settings, event::Event, history::History, run::Run};
+use headroom_shared::protocol::{
+    Telemetry,
+    alert::{Fired, Settings},
+    event::Event,
+    history::History,
+    run::Run,
+};
 use tokio::task::spawn_blocking;
 
 use super::error::Refusal;
-use crate::store::{Error, Store};
+use crate::store::{Error, Store, Subject};
+
+/// Whether settings that are kept are those that are to be changed; none are those that cannot be read.
+pub type IsExpected<'a> = &'a dyn Fn(Option<&Settings>) -> bool;
 
 /// What is asked; each as [`Store`] has it.
 pub trait Archive: Debug + Send + Sync + 'static {
@@ -25,11 +34,17 @@ pub trait Archive: Debug + Send + Sync + 'static {
     /// [`Store::telemetry_after`].
     fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error>;
     /// [`Store::history`].
-    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error>;
+    fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error>;
     /// [`Store::settings`].
     fn settings(&self) -> Result<Settings, Error>;
     /// [`Store::set_settings`].
-    fn set_settings(&self, settings: &Settings) -> Result<(), Error>;
+    fn set_settings(&self, settings: &Settings, is_expected: IsExpected<'_>) -> Result<(), Error>;
+    /// [`Store::alerts`].
+    fn alerts(&self) -> Result<Vec<Fired>, Error>;
+    /// [`Store::dismiss`].
+    fn dismiss(&self, event: u64) -> Result<(), Error>;
+    /// [`Store::newest`].
+    fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error>;
 }
 
 impl Archive for Store {
@@ -57,16 +72,28 @@ impl Archive for Store {
         self.telemetry_after(time_ms, n_max)
     }
 
-    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
-        self.history(gpu, from_ms, to_ms, n_points)
+    fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+        self.history(subject, from_ms, to_ms, n_points)
     }
 
     fn settings(&self) -> Result<Settings, Error> {
         self.settings()
     }
 
-    fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
-        self.set_settings(settings)
+    fn set_settings(&self, settings: &Settings, is_expected: IsExpected<'_>) -> Result<(), Error> {
+        self.set_settings(settings, is_expected)
+    }
+
+    fn alerts(&self) -> Result<Vec<Fired>, Error> {
+        self.alerts()
+    }
+
+    fn dismiss(&self, event: u64) -> Result<(), Error> {
+        self.dismiss(event)
+    }
+
+    fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.newest(up_to, after_ms, n_max)
     }
 }
 

@@ -66,6 +66,20 @@ impl Refusal {
         Self { status: StatusCode::METHOD_NOT_ALLOWED, code: "method_not_allowed", message: message.to_owned() }
     }
 
+    /// A change of something unnamed.
+    pub fn precondition_required() -> Self {
+        let message = "Say which settings are to be changed, so that nobody's are lost: `If-Match` with the ETag that \
+                       GET /api/settings gave, or `If-Match: *` for whatever is set.";
+        Self { status: StatusCode::PRECONDITION_REQUIRED, code: "precondition_required", message: message.to_owned() }
+    }
+
+    /// A change of something that is another meanwhile.
+    fn changed() -> Self {
+        let message = "The settings were changed elsewhere since they were read, and stay as they are now. Read them \
+                       again, and set them with the ETag that comes with them.";
+        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+    }
+
     /// The body is too long.
     pub fn too_large(bytes_max: usize) -> Self {
         let message = format!("The body has more than {bytes_max} bytes.");
@@ -182,6 +196,8 @@ impl From<store::Error> for Refusal {
     fn from(error: store::Error) -> Self {
         let (status, code) = match error {
             store::Error::NoRun(_) => (StatusCode::NOT_FOUND, "no_run"),
+            store::Error::NoAlert(_) => (StatusCode::NOT_FOUND, "no_alert"),
+            store::Error::Changed => return Self::changed(),
             store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
             store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
             store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),

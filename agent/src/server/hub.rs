@@ -140,8 +140,7 @@ impl Hub {
     }
 
     /// Tells the slow readings.
-    pub fn slow(&self, slow: Slow) {
-        let slow = Arc::new(slow);
+    pub fn slow(&self, slow: Arc<Slow>) {
         let text = encoded(&ServerMessage::Slow(Slow::clone(&slow)));
         let mut recent = self.recent();
         recent.slow = Some(slow);

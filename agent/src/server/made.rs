@@ -7,7 +7,7 @@ use std::{
 
 use headroom_shared::protocol::{
     Scope, Telemetry,
-    alert::Settings,
+    alert::{Alert, Fired, Settings},
     event::{Event, What},
     gpu::Gpu,
     history::History,
@@ -18,12 +18,12 @@ use headroom_shared::protocol::{
 use super::{
     State,
     access::{Access, file::AccessFile},
-    archive::Archive,
+    archive::{Archive, IsExpected},
     assets::Assets,
     host::{Given, Hosts},
     hub::Hub,
 };
-use crate::store::Error;
+use crate::store::{Error, Subject};
 
 /// What is made up.
 #[derive(Debug, Default)]
@@ -32,6 +32,7 @@ pub struct Made {
     pub events: Mutex<Vec<Event>>,
     pub runs: Mutex<Vec<Run>>,
     pub settings: Mutex<Settings>,
+    pub alerts: Mutex<Vec<Fired>>,
     /// Nothing can be read or written.
     pub broken: Mutex<bool>,
 }
@@ -81,9 +82,9 @@ impl Archive for Made {
         Ok(locked(&self.telemetry).iter().filter(|moment| moment.time_ms > time_ms).take(n_max).cloned().collect())
     }
 
-    fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, _: u64) -> Result<History, Error> {
+    fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, _: u64) -> Result<History, Error> {
         self.check()?;
-        Ok(History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms: 100, times_ms: vec![], series: vec![] })
+        Ok(History { gpu: subject.gpu.to_owned(), from_ms, to_ms, step_ms: 100, times_ms: vec![], series: vec![] })
     }
 
     fn settings(&self) -> Result<Settings, Error> {
@@ -91,10 +92,36 @@ impl Archive for Made {
         Ok(locked(&self.settings).clone())
     }
 
-    fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
+    fn set_settings(&self, settings: &Settings, is_expected: IsExpected<'_>) -> Result<(), Error> {
         self.check()?;
-        *locked(&self.settings) = settings.clone();
+        let mut kept = locked(&self.settings);
+        if !is_expected(Some(&kept)) {
+            return Err(Error::Changed);
+        }
+        *kept = settings.clone();
         Ok(())
+    }
+
+    fn alerts(&self) -> Result<Vec<Fired>, Error> {
+        self.check()?;
+        Ok(locked(&self.alerts).clone())
+    }
+
+    fn dismiss(&self, event: u64) -> Result<(), Error> {
+        self.check()?;
+        let mut alerts = locked(&self.alerts);
+        let at = alerts.iter().position(|fired| fired.event == event).ok_or(Error::NoAlert(event))?;
+        alerts.remove(at);
+        Ok(())
+    }
+
+    fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.check()?;
+        let events = locked(&self.events);
+        let is_asked = |event: &&Event| event.id <= up_to && event.time_ms > after_ms && event.what.has_line();
+        let mut newest: Vec<Event> = events.iter().rev().filter(is_asked).take(n_max).cloned().collect();
+        newest.reverse();
+        Ok(newest)
     }
 }
 
@@ -141,6 +168,13 @@ pub fn event(id: u64, run: &str) -> Event {
     Event { id, time_ms: id, run: Some(run.to_owned()), what: What::RunIteration(iteration) }
 }
 
+/// A failed run's alert.
+pub fn fired(event: u64) -> Fired {
+    let what = What::Alert { alert: Alert::RunFailed, gpu: None, value: Some(1.0) };
+    let event = Event { id: event, time_ms: event, run: Some("ab".to_owned()), what };
+    Fired::of(&event).expect("an alert")
+}
+
 /// A run that goes on.
 pub fn run(id: &str) -> Run {
     Run { id: id.to_owned(), name: "a \"run\"\\\n".to_owned(), started_ms: 1500, pid: None, ..Run::default() }
@@ -164,5 +198,6 @@ pub fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::missing(Why::NotSupported),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::missing(Why::NotSupported),
+        listed_as: None,
     }
 }

@@ -171,10 +171,10 @@ where
 /// The first message, and the newest event that it knows of. Where history cannot be read there are no runs in it, and
 /// its state says why.
 async fn hello(state: &State, grant: &Grant, subscription: &mut Subscription) -> (ServerMessage, u64) {
-    let (last_event, runs) = asked(&state.archive, |archive| {
-        // In this order: a run may be newer than the event, and what an event says of it comes once more.
+    let (last_event, runs, alerts) = asked(&state.archive, |archive| {
+        // In this order: runs and alerts may be newer than the event, and what an event says of them comes once more.
         let last_event = archive.last_event()?;
-        Ok((last_event, archive.runs(RUNS_IN_HELLO)?))
+        Ok((last_event, archive.runs(RUNS_IN_HELLO)?, archive.alerts()?))
     })
     .await
     .unwrap_or_default();
@@ -189,6 +189,7 @@ async fn hello(state: &State, grant: &Grant, subscription: &mut Subscription) ->
         state: subscription.state.borrow_and_update().value.clone(),
         runs,
         last_event,
+        alerts,
     };
     (ServerMessage::Hello(Box::new(hello)), last_event)
 }

@@ -4,15 +4,24 @@
 use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
-    Telemetry, alert::Settings, event::Event, history::History, run::Run, state::HistoryState,
+    Telemetry,
+    alert::Settings,
+    event::{Event, What},
+    history::History,
+    run::Run,
+    state::HistoryState,
 };
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{
-    Error, events,
+    Error,
+    alerts::{self, Kept},
+    events,
     file::{HistoryFile, Trouble},
     queue::Queue,
-    range, samples,
+    range::{self, Subject},
+    resolution::Resolution,
+    samples,
 };
 
 /// Moments of telemetry that are read in one go at most: what is kept at full rate.
@@ -73,25 +82,33 @@ impl Archive {
     /// # Errors
     /// There is none, or history cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, Error> {
-        self.ask(None, |connection| events::run(connection, id))?.ok_or_else(|| Error::NoRun(id.to_owned()))
+        self.ask(None, |connection| events::standing(connection, id))?.ok_or_else(|| Error::NoRun(id.to_owned()))
     }
 
-    /// One run, by a beginning of its number that no other has.
+    /// One run, by a beginning of its number or by its name, where no other run has that.
     ///
     /// # Errors
     /// There is none or are several, or history cannot be read.
-    pub fn find(&self, beginning: &str) -> Result<Run, Error> {
-        let mut ids = self.ask(vec![], |connection| events::beginning(connection, beginning, CANDIDATES_MAX))?;
-        if ids.iter().any(|id| id == beginning) {
-            return self.run(beginning);
+    pub fn find(&self, word: &str) -> Result<Run, Error> {
+        if word.is_empty() {
+            return Err(Error::NoRun(String::new()));
+        }
+        let mut ids = self.ask(vec![], |connection| {
+            let mut ids = events::beginning(connection, word, CANDIDATES_MAX)?;
+            let named = events::named(connection, word, CANDIDATES_MAX)?;
+            ids.extend(named.into_iter().filter(|id| !id.starts_with(word)));
+            Ok(ids)
+        })?;
+        if ids.iter().any(|id| id == word) {
+            return self.run(word);
         }
         match ids.pop() {
-            Some(id) if ids.is_empty() && !beginning.is_empty() => self.run(&id),
-            Some(id) if !beginning.is_empty() => {
+            Some(id) if ids.is_empty() => self.run(&id),
+            Some(id) => {
                 ids.push(id);
-                Err(Error::Ambiguous(beginning.to_owned(), ids.join(", ")))
+                Err(Error::Ambiguous(word.to_owned(), ids.join(", ")))
             }
-            _ => Err(Error::NoRun(beginning.to_owned())),
+            None => Err(Error::NoRun(word.to_owned())),
         }
     }
 
@@ -135,28 +152,29 @@ impl Archive {
         self.ask(vec![], |connection| samples::after(connection, place_of, time_ms, n_max.min(MOMENTS_MAX)))
     }
 
-    /// A card over a range, as [`Store::history`](super::Store::history).
+    /// A card or the machine over a range of time, in at most so many points: the finest that are left of each part of
+    /// it.
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn history(&self, gpu: &str, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
+    pub fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {
         let empty = History {
-            gpu: gpu.to_owned(),
+            gpu: subject.gpu.to_owned(),
             from_ms,
             to_ms: to_ms.max(from_ms),
-            step_ms: 100,
+            step_ms: Resolution::Full.step_ms(subject.group),
             times_ms: vec![],
-            series: vec![Default::default(); headroom_shared::protocol::history::Metric::ALL.len()],
+            series: vec![Default::default(); subject.group.metrics().len()],
         };
-        self.ask(empty, |connection| range::history(connection, gpu, from_ms, to_ms, n_points))
+        self.ask(empty, |connection| range::history(connection, subject, from_ms, to_ms, n_points))
     }
 
-    /// A card over a range as it is kept: each part in rows of its own width.
+    /// The same as it is kept: each part in rows of its own width.
     ///
     /// # Errors
     /// History cannot be read.
-    pub fn kept(&self, gpu: &str, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
-        self.ask(vec![], |connection| range::kept(connection, gpu, from_ms, to_ms))
+    pub fn kept(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64) -> Result<Vec<History>, Error> {
+        self.ask(vec![], |connection| range::kept(connection, subject, from_ms, to_ms))
     }
 
     /// What the owner set.
@@ -164,28 +182,69 @@ impl Archive {
     /// # Errors
     /// History cannot be read.
     pub fn settings(&self) -> Result<Settings, Error> {
-        let json: Option<String> = self.ask(None, |connection| {
-            let sql = "SELECT value FROM facts WHERE name = ?1";
-            connection.query_row(sql, [SETTINGS], |row| row.get(0)).optional()
-        })?;
-        match json {
-            None => Ok(Settings::default()),
-            Some(json) => {
-                serde_json::from_str(&json).map_err(|error| Error::Unusable(format!("the settings in it: {error}")))
-            }
-        }
+        of_json(self.ask(None, |connection| kept_settings(connection))?)
     }
 
-    /// Keeps what the owner set.
+    /// Keeps what the owner set, if what is kept is still what is expected; all are told of it. Settings that cannot be
+    /// read are none to expect.
     ///
     /// # Errors
-    /// History cannot be written.
-    pub fn set_settings(&self, settings: &Settings) -> Result<(), Error> {
+    /// They are others meanwhile, or history cannot be written.
+    pub fn set_settings(
+        &self,
+        settings: &Settings,
+        is_expected: impl FnOnce(Option<&Settings>) -> bool,
+        now_ms: u64,
+    ) -> Result<(), Error> {
         let json = serde_json::to_string(settings).map_err(|error| Error::Unusable(error.to_string()))?;
         self.change(|connection| {
-            let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
-            Ok(connection.execute(sql, (SETTINGS, json)).map(|_| ())?)
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let kept = of_json(kept_settings(&transaction)?).ok();
+            if !is_expected(kept.as_ref()) {
+                return Err(Refused::No(Error::Changed));
+            }
+            if kept.as_ref() != Some(settings) {
+                let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+                transaction.execute(sql, (SETTINGS, json))?;
+                happened(&transaction, None, &What::SettingsChanged, now_ms)?;
+            }
+            Ok(transaction.commit()?)
         })
+    }
+
+    /// Alerts that are on, newest first, dismissed ones among them.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn alerts(&self) -> Result<Vec<Kept>, Error> {
+        self.ask(vec![], |connection| alerts::all(connection))
+    }
+
+    /// Dismisses an alert that is on, by the number of its event; all are told of it.
+    ///
+    /// # Errors
+    /// There is none, or history cannot be written.
+    pub fn dismiss(&self, event: u64, now_ms: u64) -> Result<(), Error> {
+        if self.file.identity().is_none() {
+            return Err(Error::NoAlert(event));
+        }
+        self.change(|connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let Some(fired) = alerts::one(&transaction, event)? else {
+                return Err(Refused::No(Error::NoAlert(event)));
+            };
+            let what = What::AlertDismissed { alert: fired.alert, gpu: fired.gpu };
+            happened(&transaction, fired.run.as_deref(), &what, now_ms)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// The newest events that have a line, as [`Store::newest`](super::Store::newest).
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn newest(&self, up_to: u64, after_ms: u64, n_max: usize) -> Result<Vec<Event>, Error> {
+        self.ask(vec![], |connection| events::newest(connection, up_to, after_ms, n_max))
     }
 
     /// Deletes a run that has ended, with its events; all are told of it.
@@ -198,7 +257,7 @@ impl Archive {
         }
         self.change(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let Some(run) = events::run(&transaction, id)? else {
+            let Some(run) = events::standing(&transaction, id)? else {
                 return Err(Refused::No(Error::NoRun(id.to_owned())));
             };
             if !run.status.has_ended() {
@@ -238,6 +297,25 @@ impl Archive {
         }
         Error::Unusable(trouble.to_string())
     }
+}
+
+fn kept_settings(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT value FROM facts WHERE name = ?1";
+    connection.query_row(sql, [SETTINGS], |row| row.get(0)).optional()
+}
+
+fn of_json(settings: Option<String>) -> Result<Settings, Error> {
+    let Some(json) = settings else { return Ok(Settings::default()) };
+    serde_json::from_str(&json).map_err(|error| Error::Unusable(format!("the settings in it: {error}")))
+}
+
+/// Writes an event that a person brought about.
+fn happened(transaction: &Transaction<'_>, run: Option<&str>, what: &What, now_ms: u64) -> rusqlite::Result<()> {
+    // A value of ours has a text.
+    let Ok(json) = serde_json::to_string(what) else { return Ok(()) };
+    let mut batch = events::Batch::new(transaction, now_ms);
+    batch.add(now_ms, run, what, &json)?;
+    batch.finish()
 }
 
 /// Why a change was not made.

@@ -8,10 +8,15 @@ use headroom_shared::protocol::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::samples::{from_sql, to_sql};
+use super::{
+    alerts,
+    samples::{from_sql, to_sql},
+};
+use crate::platform::Process;
 
-/// A run whose watcher said nothing for so long is lost: a dozen of its signs of life.
-pub const LOST_AFTER_MS: u64 = 60_000;
+/// Events that are looked at for the newest that have a line: of those that have none and are not iterations, such as
+/// evaluations, a run has a few a minute.
+const NEWEST_LOOKED_AT_MAX: u64 = 2000;
 
 /// A batch of events on its way into the file.
 #[derive(Debug)]
@@ -20,14 +25,21 @@ pub struct Batch<'a> {
     now_ms: u64,
     /// Whether this program is the watcher of the runs it writes of.
     watches: bool,
+    /// As which process, where that is known.
+    watcher: Option<String>,
     /// Runs that the batch changes, as they stand; none where there is no such run.
     runs: HashMap<String, Option<Run>>,
 }
 
 impl<'a> Batch<'a> {
     /// An empty one.
-    pub fn new(transaction: &'a Transaction<'a>, now_ms: u64, watches: bool) -> Self {
-        Self { transaction, now_ms, watches, runs: HashMap::new() }
+    pub fn new(transaction: &'a Transaction<'a>, now_ms: u64) -> Self {
+        Self { transaction, now_ms, watches: false, watcher: None, runs: HashMap::new() }
+    }
+
+    /// Of runs that this program watches, as this process: what it writes is a sign of its life.
+    pub fn of_watcher(self, process: Option<&Process>) -> Self {
+        Self { watches: true, watcher: process.map(Process::to_string), ..self }
     }
 
     /// Adds an event and gives its number.
@@ -39,6 +51,7 @@ impl<'a> Batch<'a> {
             self.transaction.prepare_cached("INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)")?;
         insert.execute((to_sql(time_ms), run, json))?;
         let id = from_sql(self.transaction.last_insert_rowid());
+        alerts::apply(self.transaction, id, time_ms, run, what)?;
         if let Some(run) = run {
             self.apply(time_ms, run, what)?;
         }
@@ -74,13 +87,15 @@ impl<'a> Batch<'a> {
     /// What SQLite says.
     pub fn finish(self) -> rusqlite::Result<()> {
         let mut upsert = self.transaction.prepare_cached(
-            "INSERT INTO runs (id, started_ms, ended, seen_ms, run) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO \
-             UPDATE SET started_ms = ?2, ended = ?3, seen_ms = iif(?6, ?4, seen_ms), run = ?5",
+            "INSERT INTO runs (id, started_ms, ended, seen_ms, run, watcher) VALUES (?1, ?2, ?3, ?4, ?5, ?7) ON CONFLICT \
+             (id) DO UPDATE SET started_ms = ?2, ended = ?3, seen_ms = iif(?6, ?4, seen_ms), run = ?5, \
+             watcher = iif(?6, ?7, watcher)",
         )?;
         for run in self.runs.values().flatten() {
             let Ok(json) = serde_json::to_string(run) else { continue };
             let (started_ms, ended) = (to_sql(run.started_ms), run.status.has_ended());
-            upsert.execute((&run.id, started_ms, ended, to_sql(self.now_ms), json, self.watches))?;
+            let (now_ms, watcher) = (to_sql(self.now_ms), self.watcher.as_deref());
+            upsert.execute((&run.id, started_ms, ended, now_ms, json, self.watches, watcher))?;
         }
         Ok(())
     }
@@ -98,34 +113,65 @@ pub fn seen(connection: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<
     Ok(run(connection, id)?.map(|run| run.status == RunStatus::Lost))
 }
 
-/// Runs that have not ended, and whose watchers gave no sign of life for too long.
-///
-/// # Errors
-/// What SQLite says.
-pub fn unwatched(connection: &Connection, now_ms: u64) -> rusqlite::Result<Vec<String>> {
-    let mut select = connection.prepare_cached("SELECT id FROM runs WHERE ended = 0 AND seen_ms < ?1")?;
-    let before_ms = to_sql(now_ms.saturating_sub(LOST_AFTER_MS));
-    select.query_map([before_ms], |row| row.get(0))?.collect()
+/// What is known of the watcher of a run that has not ended.
+#[derive(Debug)]
+pub struct Watch {
+    /// The run.
+    pub run: String,
+    /// Its last sign of life.
+    pub seen_ms: u64,
+    /// Its process, where the system told it.
+    pub process: Option<Process>,
 }
 
-/// One run, by its whole number.
+/// The watches of all runs that have not ended: what a machine has going on, and what died since it was looked for.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn run(connection: &Connection, id: &str) -> rusqlite::Result<Option<Run>> {
+pub fn watches(connection: &Connection) -> rusqlite::Result<Vec<Watch>> {
+    let mut select = connection.prepare_cached("SELECT id, seen_ms, watcher FROM runs WHERE ended = 0")?;
+    let watch =
+        |row: &Row<'_>| Ok(Watch { run: row.get(0)?, seen_ms: from_sql(row.get(1)?), process: process(row.get(2)?) });
+    select.query_map([], watch)?.collect()
+}
+
+/// Whether a run still stands as when its watch was looked for.
+///
+/// # Errors
+/// What SQLite says.
+pub fn is_unchanged(connection: &Connection, watch: &Watch) -> rusqlite::Result<bool> {
+    let mut select = connection.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND ended = 0 AND seen_ms = ?2")?;
+    select.exists((&watch.run, to_sql(watch.seen_ms)))
+}
+
+/// One run as it is kept, by its whole number.
+///
+/// # Errors
+/// What SQLite says.
+fn run(connection: &Connection, id: &str) -> rusqlite::Result<Option<Run>> {
     let mut select = connection.prepare_cached("SELECT run FROM runs WHERE id = ?1")?;
     Ok(select.query_row([id], of_json).optional()?.flatten())
 }
 
-/// Runs, newest first, at most so many; those that have not ended before others.
+/// One run as it stands, by its whole number.
+///
+/// # Errors
+/// What SQLite says.
+pub fn standing(connection: &Connection, id: &str) -> rusqlite::Result<Option<Run>> {
+    let mut select = connection.prepare_cached("SELECT run, seen_ms, watcher FROM runs WHERE id = ?1")?;
+    Ok(select.query_row([id], as_it_stands).optional()?.flatten())
+}
+
+/// Runs as they stand, newest first, at most so many; those that have not ended before others.
 ///
 /// # Errors
 /// What SQLite says.
 pub fn runs(connection: &Connection, n_max: usize) -> rusqlite::Result<Vec<Run>> {
     let mut select = connection.prepare_cached(
-        "SELECT run FROM (SELECT * FROM runs ORDER BY ended, started_ms DESC LIMIT ?1) ORDER BY started_ms DESC, id",
+        "SELECT run, seen_ms, watcher FROM (SELECT * FROM runs ORDER BY ended, started_ms DESC LIMIT ?1) ORDER BY \
+         started_ms DESC, id",
     )?;
-    let runs = select.query_map([i64::try_from(n_max).unwrap_or(i64::MAX)], of_json)?;
+    let runs = select.query_map([i64::try_from(n_max).unwrap_or(i64::MAX)], as_it_stands)?;
     Ok(runs.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
@@ -136,6 +182,17 @@ pub fn runs(connection: &Connection, n_max: usize) -> rusqlite::Result<Vec<Run>>
 pub fn beginning(connection: &Connection, id: &str, n_max: usize) -> rusqlite::Result<Vec<String>> {
     let mut select = connection.prepare_cached("SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 LIMIT ?2")?;
     select.query_map((id, i64::try_from(n_max).unwrap_or(i64::MAX)), |row| row.get(0))?.collect()
+}
+
+/// Numbers of runs of that name, at most so many.
+///
+/// # Errors
+/// What SQLite says.
+pub fn named(connection: &Connection, name: &str, n_max: usize) -> rusqlite::Result<Vec<String>> {
+    // A run that cannot be read has no name.
+    let sql = "SELECT id FROM runs WHERE CASE WHEN json_valid(run) THEN json_extract(run, '$.name') END = ?1 LIMIT ?2";
+    let mut select = connection.prepare_cached(sql)?;
+    select.query_map((name, i64::try_from(n_max).unwrap_or(i64::MAX)), |row| row.get(0))?.collect()
 }
 
 /// Events after a number, of one run or of all, oldest first, at most so many.
@@ -159,13 +216,40 @@ pub fn last(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(last.map_or(0, from_sql))
 }
 
-/// Takes a run away with its events; what is left of it is the event that says so.
+/// The newest events that have a line among what happened, up to a number and after a time, oldest first, at most so
+/// many.
+///
+/// # Errors
+/// What SQLite says.
+pub fn newest(connection: &Connection, up_to: u64, after_ms: u64, n_max: usize) -> rusqlite::Result<Vec<Event>> {
+    // The words are the index's own, or it is not used.
+    let mut select = connection.prepare_cached(
+        "SELECT id, time_ms, run, what FROM events WHERE substr(what, 1, 23) <> '{\"kind\":\"run_iteration\"' \
+         AND id <= ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let read = select.query_map((to_sql(up_to), to_sql(NEWEST_LOOKED_AT_MAX)), event)?;
+    let mut newest = Vec::new();
+    for event in read {
+        let event = event?;
+        if event.time_ms <= after_ms || newest.len() >= n_max {
+            break;
+        }
+        if event.what.has_line() {
+            newest.push(event);
+        }
+    }
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Takes a run away with its events and alerts; what is left of it is the event that says so.
 ///
 /// # Errors
 /// What SQLite says.
 pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite::Result<()> {
     transaction.execute("DELETE FROM runs WHERE id = ?1", [id])?;
     transaction.execute("DELETE FROM events WHERE run = ?1", [id])?;
+    alerts::forget_run(transaction, id)?;
     let Ok(json) = serde_json::to_string(&What::RunDeleted) else { return Ok(()) };
     let sql = "INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)";
     transaction.execute(sql, (to_sql(now_ms), id, json)).map(|_| ())
@@ -185,4 +269,18 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
 /// A run that cannot be read is passed over, so that the others can.
 fn of_json(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
     Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok())
+}
+
+/// Its watcher may have been killed since an agent looked, or with none there to look.
+fn as_it_stands(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
+    let Some(mut run) = of_json(row)? else { return Ok(None) };
+    if !run.status.has_ended() && process(row.get(2)?).and_then(|watcher| watcher.lives()) == Some(false) {
+        run.apply(from_sql(row.get(1)?), &What::RunStatus { status: RunStatus::Lost, energy_joules: None });
+    }
+    Ok(Some(run))
+}
+
+/// A watcher's process, as it is written.
+fn process(text: Option<String>) -> Option<Process> {
+    text.and_then(|text| text.parse().ok())
 }

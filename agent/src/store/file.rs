@@ -262,10 +262,11 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     Ok(connection)
 }
 
-/// Takes from others what they may do with a file; where that fails it is not ours, and stays as it is.
+/// Takes from others what they may do with a file; where that fails it is not ours, and stays as it is. So does what a
+/// link leads to, which somebody else may have made for whoever is at work here.
 fn make_private(path: &Path) {
     #[cfg(unix)]
-    {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
         use std::os::unix::fs::PermissionsExt;
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
     }

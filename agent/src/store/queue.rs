@@ -9,10 +9,16 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::{Telemetry, event::What, gpu::Gpu};
+use headroom_shared::protocol::{
+    Slow, Telemetry,
+    event::{Event, What},
+    gpu::Gpu,
+};
 
 /// Moments of telemetry that wait at most: a minute's, in which a disk comes back or does not. The oldest go first.
 const TELEMETRY_MAX: usize = 600;
+/// Slow readings that wait at most: a minute's too.
+const SLOW_MAX: usize = 60;
 /// Bytes of events that wait at most: some hundred thousand iterations, the days that somebody needs to make room.
 const EVENTS_BYTES_MAX: usize = 64 << 20;
 /// Iterations leave this much of it to how the run ended.
@@ -64,6 +70,7 @@ impl<T: Clone> Lane<T> {
 #[derive(Debug)]
 struct Inner {
     telemetry: Lane<Arc<Telemetry>>,
+    slow: Lane<Arc<Slow>>,
     /// Telemetry of the last minute, written or not.
     recent: VecDeque<Arc<Telemetry>>,
     events: Lane<Arc<Waiting>>,
@@ -72,6 +79,17 @@ struct Inner {
     n_lost: u64,
     suspect: bool,
     stop: bool,
+}
+
+/// Up to where each lane is written, by the numbers that came with what was looked at; 0 where nothing of it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Telemetry.
+    pub telemetry: u64,
+    /// Slow readings.
+    pub slow: u64,
+    /// Events.
+    pub events: u64,
 }
 
 /// Between those that have something to keep and the thread that writes.
@@ -86,6 +104,7 @@ impl Queue {
     pub fn new() -> Self {
         let inner = Inner {
             telemetry: Lane::new(),
+            slow: Lane::new(),
             recent: VecDeque::new(),
             events: Lane::new(),
             events_bytes: 0,
@@ -125,6 +144,15 @@ impl Queue {
         inner.telemetry.items.push_back(telemetry);
     }
 
+    /// Puts slow readings in; the oldest make room.
+    pub fn push_slow(&self, slow: Arc<Slow>) {
+        let mut inner = self.lock();
+        if inner.slow.items.len() == SLOW_MAX {
+            inner.slow.pop();
+        }
+        inner.slow.items.push_back(slow);
+    }
+
     /// Puts an event in; where there is no room it is counted as lost.
     pub fn push_event(&self, time_ms: u64, run: Option<&str>, what: What) {
         let json = serde_json::to_string(&what);
@@ -151,16 +179,22 @@ impl Queue {
         self.lock().telemetry.first(TELEMETRY_MAX)
     }
 
+    /// Slow readings that wait, and the same.
+    pub fn slow(&self) -> (Vec<Arc<Slow>>, u64) {
+        self.lock().slow.first(SLOW_MAX)
+    }
+
     /// Events that wait, at most so many, and what [`Queue::wrote`] is told when they are written.
     pub fn events(&self, n_max: usize) -> (Vec<Arc<Waiting>>, u64) {
         self.lock().events.first(n_max)
     }
 
     /// Takes out what is written.
-    pub fn wrote(&self, telemetry: u64, events: u64) {
+    pub fn wrote(&self, written: Written) {
         let mut inner = self.lock();
-        while inner.telemetry.n_gone < telemetry && inner.telemetry.pop().is_some() {}
-        while inner.events.n_gone < events {
+        while inner.telemetry.n_gone < written.telemetry && inner.telemetry.pop().is_some() {}
+        while inner.slow.n_gone < written.slow && inner.slow.pop().is_some() {}
+        while inner.events.n_gone < written.events {
             let Some(event) = inner.events.pop() else { break };
             inner.events_bytes -= bytes(&event.json);
         }
@@ -177,6 +211,16 @@ impl Queue {
         inner.events.items.iter().filter(|event| !event.told.swap(true, Ordering::Relaxed)).cloned().collect()
     }
 
+    /// Alerts that wait, and what ends them, without their numbers.
+    pub fn alerts(&self) -> Vec<Event> {
+        let is_of_alert = |what: &What| matches!(what, What::Alert { .. } | What::AlertOver { .. });
+        let inner = self.lock();
+        let waiting = inner.events.items.iter().filter(|event| is_of_alert(&event.what));
+        waiting
+            .map(|event| Event { id: 0, time_ms: event.time_ms, run: event.run.clone(), what: event.what.clone() })
+            .collect()
+    }
+
     /// Events that were lost, and those that wait still.
     pub fn n_unwritten(&self) -> u64 {
         let inner = self.lock();
@@ -186,7 +230,7 @@ impl Queue {
     /// Whether everything is written.
     pub fn is_empty(&self) -> bool {
         let inner = self.lock();
-        inner.events.items.is_empty() && inner.telemetry.items.is_empty()
+        inner.events.items.is_empty() && inner.telemetry.items.is_empty() && inner.slow.items.is_empty()
     }
 
     /// A reader found the file damaged.
@@ -236,7 +280,7 @@ mod tests {
         assert_eq!((waiting.len(), waiting[0].time_ms), (TELEMETRY_MAX, 5));
         // While those were being written, one more came and pushed out the first of them.
         queue.push_telemetry(telemetry(n + 5));
-        queue.wrote(next, 0);
+        queue.wrote(Written { telemetry: next, ..Written::default() });
         let (waiting, _) = queue.telemetry();
         assert_eq!(waiting.iter().map(|telemetry| telemetry.time_ms).collect::<Vec<_>>(), [n + 5]);
         assert_eq!(queue.recent_after(n + 3).len(), 2);
@@ -252,7 +296,7 @@ mod tests {
         let (waiting, next) = queue.events(usize::MAX);
         assert_eq!(waiting.len(), 31, "31 of them and their texts are under {EVENTS_BYTES_MAX} bytes");
         assert_eq!(queue.n_unwritten(), 100);
-        queue.wrote(0, next);
+        queue.wrote(Written { events: next, ..Written::default() });
         assert_eq!(queue.n_unwritten(), 69, "those are lost");
         for time_ms in 0..24 {
             queue.push_event(time_ms, None, oom());

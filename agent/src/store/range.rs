@@ -1,12 +1,13 @@
 //! A card over a range of time: from the finest samples that are left of each part of it, in points of one width.
 
-use headroom_shared::protocol::history::{History, Metric, POINTS_MAX, Series};
+use headroom_shared::protocol::history::{Group, History, POINTS_MAX, Series};
 use rusqlite::{Connection, Row};
 
 use super::{
     resolution::{CUT_MS, Resolution},
     rollup::floor,
     samples::{from_sql, gpu_row, to_sql},
+    slow::HOST_ROW,
 };
 
 /// Widths of points: each is a multiple of the rows' that it is used on.
@@ -47,27 +48,45 @@ struct Spread {
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
     time_ms: u64,
-    metrics: [Option<Spread>; Metric::ALL.len()],
+    metrics: Vec<Option<Spread>>,
+}
+
+/// Whose readings are asked for, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// Which readings.
+    pub group: Group,
+    /// The card's UUID; of the machine it does not matter.
+    pub gpu: &'a str,
+}
+
+impl Subject<'_> {
+    fn row(self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
+        match self.group {
+            Group::Fast | Group::Slow => gpu_row(connection, self.gpu),
+            Group::Host => Ok(Some(HOST_ROW)),
+        }
+    }
 }
 
 /// A part of the range, and where its samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+struct Part {
     /// The table.
-    pub resolution: Resolution,
+    resolution: Resolution,
     /// From here on.
-    pub from_ms: u64,
+    from_ms: u64,
     /// Up to here.
-    pub to_ms: u64,
+    to_ms: u64,
 }
 
-/// The card over the range, in at most so many points; no points of a card that is not known.
+/// The subject over the range, in at most so many points; no points of a card that is not known.
 ///
 /// # Errors
 /// What SQLite says.
 pub fn history(
     connection: &mut Connection,
-    gpu: &str,
+    subject: Subject<'_>,
     from_ms: u64,
     to_ms: u64,
     n_points: u64,
@@ -75,17 +94,19 @@ pub fn history(
     let to_ms = to_ms.max(from_ms);
     // One picture: what is cut and rolled up meanwhile does not show.
     let transaction = connection.transaction()?;
-    let row = gpu_row(&transaction, gpu)?;
+    let group = subject.group;
+    let row = subject.row(&transaction)?;
     let parts = match row {
-        Some(row) => parts(&transaction, row, from_ms, to_ms)?,
+        Some(row) => parts(&transaction, group, row, from_ms, to_ms)?,
         None => vec![],
     };
     let n_points = n_points.clamp(1, POINTS_MAX);
-    let coarsest_ms = parts.iter().map(|part| part.resolution.step_ms()).max().unwrap_or(Resolution::Full.step_ms());
+    let coarsest = parts.iter().map(|part| part.resolution).max_by_key(|resolution| resolution.step_ms(group));
+    let coarsest_ms = coarsest.unwrap_or(Resolution::Full).step_ms(group);
     let step_ms = step_ms(from_ms, to_ms, n_points, coarsest_ms);
     let mut points: Vec<Point> = Vec::new();
     for part in &parts {
-        for point in read(&transaction, row.unwrap_or(0), part, step_ms)? {
+        for point in read(&transaction, group, row.unwrap_or(0), part, step_ms)? {
             match points.last_mut() {
                 // Two parts share a point where the one passes into the other.
                 Some(last) if last.time_ms == point.time_ms => last.merge(&point),
@@ -93,31 +114,37 @@ pub fn history(
             }
         }
     }
-    Ok(of_points(gpu, (from_ms, to_ms), step_ms, &points))
+    Ok(of_points(subject, (from_ms, to_ms), step_ms, &points))
 }
 
-/// The card over the range as it is kept, oldest first: each part in rows of its own width, with nothing made of them.
+/// The subject over the range as it is kept, oldest first: each part in rows of its own width, with nothing made of them.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn kept(connection: &mut Connection, gpu: &str, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<History>> {
+pub fn kept(
+    connection: &mut Connection,
+    subject: Subject<'_>,
+    from_ms: u64,
+    to_ms: u64,
+) -> rusqlite::Result<Vec<History>> {
     let transaction = connection.transaction()?;
-    let Some(row) = gpu_row(&transaction, gpu)? else { return Ok(vec![]) };
+    let group = subject.group;
+    let Some(row) = subject.row(&transaction)? else { return Ok(vec![]) };
     let mut kept = Vec::new();
-    for part in parts(&transaction, row, from_ms, to_ms)? {
-        let step_ms = part.resolution.step_ms();
+    for part in parts(&transaction, group, row, from_ms, to_ms)? {
+        let step_ms = part.resolution.step_ms(group);
         // Samples at full rate are rows of their own, however close they came.
         let width_ms = if part.resolution == Resolution::Full { 1 } else { step_ms };
-        let points = read(&transaction, row, &part, width_ms)?;
-        kept.push(of_points(gpu, (part.from_ms, part.to_ms), step_ms, &points));
+        let points = read(&transaction, group, row, &part, width_ms)?;
+        kept.push(of_points(subject, (part.from_ms, part.to_ms), step_ms, &points));
     }
     Ok(kept)
 }
 
-fn of_points(gpu: &str, (from_ms, to_ms): (u64, u64), step_ms: u64, points: &[Point]) -> History {
-    let series = (0..Metric::ALL.len()).map(|metric| series(points, metric)).collect();
+fn of_points(subject: Subject<'_>, (from_ms, to_ms): (u64, u64), step_ms: u64, points: &[Point]) -> History {
+    let series = (0..subject.group.metrics().len()).map(|metric| series(points, metric)).collect();
     let times_ms = points.iter().map(|point| point.time_ms).collect();
-    History { gpu: gpu.to_owned(), from_ms, to_ms, step_ms, times_ms, series }
+    History { gpu: subject.gpu.to_owned(), from_ms, to_ms, step_ms, times_ms, series }
 }
 
 /// Which table has which part of the range, oldest first. A table is asked up to where a finer one begins: what was
@@ -125,11 +152,11 @@ fn of_points(gpu: &str, (from_ms, to_ms): (u64, u64), step_ms: u64, points: &[Po
 ///
 /// # Errors
 /// What SQLite says.
-pub fn parts(connection: &Connection, gpu: i64, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<Part>> {
+fn parts(connection: &Connection, group: Group, gpu: i64, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<Part>> {
     let mut parts = Vec::new();
     let mut until_ms = to_ms;
     for resolution in Resolution::ALL {
-        let table = resolution.table();
+        let table = resolution.table(group);
         // Cuts are at whole minutes; a table is whole from the minute on that its first row is in. At full rate the
         // time leads the key, and the first row of any card tells it.
         let sql = match resolution {
@@ -158,21 +185,21 @@ fn step_ms(from_ms: u64, to_ms: u64, n_points: u64, coarsest_ms: u64) -> u64 {
     steps.find(fits).unwrap_or(u64::MAX)
 }
 
-fn read(connection: &Connection, gpu: i64, part: &Part, step_ms: u64) -> rusqlite::Result<Vec<Point>> {
+fn read(connection: &Connection, group: Group, gpu: i64, part: &Part, step_ms: u64) -> rusqlite::Result<Vec<Point>> {
     let Part { resolution, from_ms, to_ms } = *part;
-    let table = resolution.table();
-    let metrics = Metric::ALL.map(|metric| resolution.aggregates(metric)).join(", ");
+    let (table, metrics) = (resolution.table(group), resolution.all_aggregates(group));
     let step_ms = to_sql(step_ms);
     let mut select = connection.prepare(&format!(
         "SELECT time_ms / {step_ms} * {step_ms} AS point, {metrics} FROM {table} \
          WHERE gpu = ?1 AND time_ms >= ?2 AND time_ms < ?3 GROUP BY point ORDER BY point"
     ))?;
-    select.query_map([gpu, to_sql(from_ms), to_sql(to_ms)], Point::of_row)?.collect()
+    let n_metrics = group.metrics().len();
+    select.query_map([gpu, to_sql(from_ms), to_sql(to_ms)], |row| Point::of_row(row, n_metrics))?.collect()
 }
 
 impl Point {
-    fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let mut metrics = [None; Metric::ALL.len()];
+    fn of_row(row: &Row<'_>, n_metrics: usize) -> rusqlite::Result<Self> {
+        let mut metrics = vec![None; n_metrics];
         for (idx, metric) in metrics.iter_mut().enumerate() {
             let column = |place: usize| row.get::<_, Option<f64>>(1 + 4 * idx + place);
             *metric = match (column(0)?, column(1)?, column(2)?, column(3)?) {
@@ -199,7 +226,8 @@ impl Point {
 }
 
 fn series(points: &[Point], metric: usize) -> Series {
-    let of = |value: fn(&Spread) -> f64| points.iter().map(|point| point.metrics[metric].as_ref().map(value)).collect();
+    let of =
+        |value: fn(&Spread) -> f64| points.iter().map(|point| point.metrics.get(metric)?.as_ref().map(value)).collect();
     Series { min: of(|spread| spread.min), mean: of(|spread| spread.mean), max: of(|spread| spread.max) }
 }
 

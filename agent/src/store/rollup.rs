@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use headroom_shared::protocol::history::Metric;
+use headroom_shared::protocol::history::Group;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{
@@ -25,66 +25,72 @@ const FREE_PAGES_KEPT: u64 = 1024;
 /// Pages given back in one go: 16 MiB, some tens of milliseconds.
 const FREE_PAGES_GIVEN: u64 = 4096;
 
-/// Where a resolution is rolled up to, among the facts.
-fn fact(resolution: Resolution) -> String {
-    format!("rolled_{}", resolution.table())
+/// Where a group's resolution is rolled up to, among the facts.
+fn fact(resolution: Resolution, group: Group) -> String {
+    format!("rolled_{}", resolution.table(group))
 }
 
-fn rolled_until(connection: &Connection, resolution: Resolution) -> rusqlite::Result<u64> {
+fn rolled_until(connection: &Connection, resolution: Resolution, group: Group) -> rusqlite::Result<u64> {
     let sql = "SELECT value FROM facts WHERE name = ?1";
-    let value: Option<i64> = connection.query_row(sql, [fact(resolution)], |row| row.get(0)).optional()?;
+    let value: Option<i64> = connection.query_row(sql, [fact(resolution, group)], |row| row.get(0)).optional()?;
     Ok(value.map_or(0, from_sql))
 }
 
-fn set_rolled_until(transaction: &Transaction<'_>, resolution: Resolution, time_ms: u64) -> rusqlite::Result<()> {
+fn set_rolled_until(
+    transaction: &Transaction<'_>,
+    resolution: Resolution,
+    group: Group,
+    time_ms: u64,
+) -> rusqlite::Result<()> {
     let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
-    transaction.execute(sql, (fact(resolution), to_sql(time_ms))).map(|_| ())
+    transaction.execute(sql, (fact(resolution, group), to_sql(time_ms))).map(|_| ())
 }
 
 /// Where the clock was put back, buckets that were rolled up get more samples: they are rolled up again.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn reopen(transaction: &Transaction<'_>, oldest_ms: u64) -> rusqlite::Result<()> {
+pub fn reopen(transaction: &Transaction<'_>, group: Group, oldest_ms: u64) -> rusqlite::Result<()> {
     for resolution in Resolution::ROLLED {
-        let begin_ms = floor(oldest_ms, resolution.step_ms());
-        if begin_ms < rolled_until(transaction, resolution)? {
-            set_rolled_until(transaction, resolution, begin_ms)?;
+        let begin_ms = floor(oldest_ms, resolution.step_ms(group));
+        if begin_ms < rolled_until(transaction, resolution, group)? {
+            set_rolled_until(transaction, resolution, group, begin_ms)?;
         }
     }
     Ok(())
 }
 
-/// Rolls up what is whole: buckets that end before the newest sample, or are old.
+/// Rolls up what is whole of a group: buckets that end before its newest sample, or are old.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn roll_up(transaction: &Transaction<'_>, newest_ms: u64, now_ms: u64) -> rusqlite::Result<()> {
+pub fn roll_up(transaction: &Transaction<'_>, group: Group, newest_ms: u64, now_ms: u64) -> rusqlite::Result<()> {
     for resolution in Resolution::ROLLED {
-        let step_ms = resolution.step_ms();
+        let step_ms = resolution.step_ms(group);
         let until_ms = floor(newest_ms.max(now_ms.saturating_sub(SETTLED_MS)), step_ms);
-        let from_ms = rolled_until(transaction, resolution)?;
+        let from_ms = rolled_until(transaction, resolution, group)?;
         if from_ms >= until_ms {
             continue;
         }
-        let mut insert = transaction.prepare_cached(&insert_sql(resolution))?;
+        let mut insert = transaction.prepare_cached(&insert_sql(resolution, group))?;
         insert.execute([to_sql(from_ms), to_sql(until_ms)])?;
-        set_rolled_until(transaction, resolution, until_ms)?;
+        set_rolled_until(transaction, resolution, group, until_ms)?;
     }
     Ok(())
 }
 
-fn insert_sql(resolution: Resolution) -> String {
-    let (table, step_ms) = (resolution.table(), resolution.step_ms());
-    let metrics = Metric::ALL.map(|metric| Resolution::Full.aggregates(metric)).join(", ");
-    let mut throttle = String::new();
-    for bit in 0..THROTTLE_BITS {
-        let or = if bit == 0 { "" } else { " | " };
-        let _ = write!(throttle, "{or}max(throttle & {})", 1_u32 << bit);
+fn insert_sql(resolution: Resolution, group: Group) -> String {
+    let (table, full, step_ms) = (resolution.table(group), Resolution::Full.table(group), resolution.step_ms(group));
+    let mut columns = Resolution::Full.all_aggregates(group);
+    if group == Group::Fast {
+        for bit in 0..THROTTLE_BITS {
+            let or = if bit == 0 { ", " } else { " | " };
+            let _ = write!(columns, "{or}max(throttle & {})", 1_u32 << bit);
+        }
     }
     format!(
-        "INSERT OR REPLACE INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {metrics}, {throttle} \
-         FROM samples WHERE time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket"
+        "INSERT OR REPLACE INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {columns} \
+         FROM {full} WHERE time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket"
     )
 }
 
@@ -93,32 +99,42 @@ fn insert_sql(resolution: Resolution) -> String {
 /// # Errors
 /// What SQLite says.
 pub fn cut_old(transaction: &Transaction<'_>, keep: &Keep, now_ms: u64) -> rusqlite::Result<()> {
-    for resolution in Resolution::ALL {
-        let mut until_ms = now_ms.saturating_sub(keep.of(resolution));
-        if resolution == Resolution::Full {
-            for rolled in Resolution::ROLLED {
-                until_ms = until_ms.min(rolled_until(transaction, rolled)?);
+    for group in Group::ALL {
+        for resolution in Resolution::ALL {
+            let mut until_ms = now_ms.saturating_sub(keep.of(resolution));
+            if resolution == Resolution::Full {
+                for rolled in Resolution::ROLLED {
+                    until_ms = until_ms.min(rolled_until(transaction, rolled, group)?);
+                }
             }
+            cut(transaction, resolution, group, until_ms)?;
         }
-        cut(transaction, resolution, until_ms)?;
     }
     Ok(())
 }
 
-fn cut(transaction: &Transaction<'_>, resolution: Resolution, until_ms: u64) -> rusqlite::Result<()> {
+fn cut(transaction: &Transaction<'_>, resolution: Resolution, group: Group, until_ms: u64) -> rusqlite::Result<()> {
     let until_ms = to_sql(floor(until_ms, CUT_MS));
-    let table = resolution.table();
+    let table = resolution.table(group);
     if resolution == Resolution::Full {
         transaction.execute(&format!("DELETE FROM {table} WHERE time_ms < ?1"), [until_ms])?;
     } else {
         // The card leads the key: one range a card.
-        let mut gpus = transaction.prepare_cached("SELECT id FROM gpus")?;
+        let mut gpus = transaction.prepare_cached(rows_of(group))?;
         let gpus: Vec<i64> = gpus.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
         for gpu in gpus {
             transaction.execute(&format!("DELETE FROM {table} WHERE gpu = ?1 AND time_ms < ?2"), [gpu, until_ms])?;
         }
     }
     Ok(())
+}
+
+/// What a group's tables call cards, or the machine, as SQL.
+const fn rows_of(group: Group) -> &'static str {
+    match group {
+        Group::Fast | Group::Slow => "SELECT id FROM gpus",
+        Group::Host => "SELECT 0 AS id",
+    }
 }
 
 /// Cuts off the oldest samples of all resolutions while the file holds more than it may, the newest hour apart; then
@@ -135,8 +151,10 @@ pub fn bound(connection: &mut Connection, keep: &Keep, now_ms: u64) -> rusqlite:
         let Some(oldest_ms) = oldest(connection)?.filter(|oldest_ms| *oldest_ms < spared_ms) else { break };
         let until_ms = (oldest_ms + ((now_ms - oldest_ms) / 16).max(CUT_MS)).min(spared_ms);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for resolution in Resolution::ALL {
-            cut(&transaction, resolution, until_ms)?;
+        for group in Group::ALL {
+            for resolution in Resolution::ALL {
+                cut(&transaction, resolution, group, until_ms)?;
+            }
         }
         transaction.commit()?;
     }
@@ -150,13 +168,17 @@ pub fn bound(connection: &mut Connection, keep: &Keep, now_ms: u64) -> rusqlite:
     Ok(())
 }
 
-/// Time of the oldest row of any resolution.
+/// Time of the oldest row of any table of samples.
 fn oldest(connection: &Connection) -> rusqlite::Result<Option<u64>> {
-    let rolled = |table: &str| format!("SELECT (SELECT min(time_ms) FROM {table} WHERE gpu = gpus.id) AS t FROM gpus");
-    let [ten_seconds, minute] = Resolution::ROLLED.map(|resolution| rolled(resolution.table()));
-    let sql = format!(
-        "SELECT min(t) FROM (SELECT min(time_ms) AS t FROM samples UNION ALL {ten_seconds} UNION ALL {minute})"
-    );
+    let mut times = Vec::new();
+    for group in Group::ALL {
+        times.push(format!("SELECT min(time_ms) AS t FROM {}", Resolution::Full.table(group)));
+        for resolution in Resolution::ROLLED {
+            let (table, rows) = (resolution.table(group), rows_of(group));
+            times.push(format!("SELECT (SELECT min(time_ms) FROM {table} WHERE gpu = id) AS t FROM ({rows})"));
+        }
+    }
+    let sql = format!("SELECT min(t) FROM ({})", times.join(" UNION ALL "));
     let oldest: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
     Ok(oldest.map(from_sql))
 }

@@ -1,16 +1,20 @@
 //! History as the parts around it see it, with a clock that the tests turn.
 
-mod bench;
+mod alerts;
 mod damage;
 mod kill;
 mod rolling;
 mod runs;
+mod slow;
+#[cfg(target_os = "linux")]
+mod small_disk;
 mod threads;
 
 use std::{cell::RefCell, path::PathBuf, sync::Arc};
 
 use headroom_shared::protocol::{
     gpu::Sample,
+    history::Group,
     reading::{Reading, Why},
     run::{Iteration, RunStatus},
 };
@@ -56,6 +60,12 @@ impl Rig {
     /// Another program on the same folder, at the same time.
     fn beside(&self, role: Role) -> Self {
         Self { now_ms: self.now_ms, ..Self::on(&self.folder, role) }
+    }
+
+    /// A watcher that can be asked for as this process.
+    #[cfg(target_os = "linux")]
+    fn watched_by(self, process: Process) -> Self {
+        Self { writer: self.writer.watched_by(Some(process)), ..self }
     }
 
     fn turn(&mut self) {
@@ -127,11 +137,17 @@ fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::Is(0),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: None,
     }
 }
 
 fn uuid(index: u32) -> String {
     format!("GPU-{index}")
+}
+
+/// What is read of a card ten times a second.
+fn fast(gpu: &str) -> Subject<'_> {
+    Subject { group: Group::Fast, gpu }
 }
 
 fn sample(gpu: u32, memory_used_bytes: u64) -> Sample {

@@ -3,6 +3,7 @@
 //! The time is an argument, and the thread a loop around [`Writer::turn`]. A turn that fails leaves what waits in the
 //! queue and says why; a later one tries again.
 
+mod lost;
 mod state;
 
 use std::{
@@ -10,31 +11,31 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use headroom_shared::protocol::{
-    event::What,
-    gpu::Gpu,
-    run::{Run, RunStatus},
-};
+use headroom_shared::protocol::{event::What, gpu::Gpu, history::Group, run::Run};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{
     Keep, Told,
     events::{self, Batch},
     file::{HistoryFile, Identity, Trouble, Trust},
-    queue::Queue,
+    queue::{Queue, Written},
     rollup,
     samples::{self, Places},
+    slow,
 };
+use crate::platform::Process;
 use state::Health;
 
 /// Telemetry is written together; a kill takes at most this much of it.
 const TELEMETRY_EVERY_MS: u64 = 1000;
 /// Samples are rolled up as often as the finest bucket ends.
 const ROLL_UP_EVERY_MS: u64 = 10_000;
-/// What is old is cut off, runs without a watcher are looked for.
+/// What is old is cut off.
 const TIDY_EVERY_MS: u64 = 60_000;
 /// A watcher's sign of life.
 const SEEN_EVERY_MS: u64 = 5000;
+/// Runs without a watcher are looked for: one whose process is gone is lost after no more than this.
+const LOOK_EVERY_MS: u64 = 2000;
 /// A turn that comes so late comes after a sleep of the machine, and watchers slept as well.
 const SLEPT_MS: u64 = 10_000;
 /// Events that are written in one transaction, or told in one go, at most: a few milliseconds.
@@ -68,6 +69,7 @@ struct Done {
     telemetry_ms: u64,
     roll_up_ms: u64,
     tidy_ms: u64,
+    look_ms: u64,
     seen_ms: u64,
 }
 
@@ -80,14 +82,19 @@ pub struct Writer {
     open: Option<Open>,
     health: Health,
     done: Done,
-    /// Time of the newest sample.
+    /// Time of the newest sample, and of the newest slow one.
     newest_ms: u64,
+    newest_slow_ms: u64,
     /// Number of the newest event that was told.
     last_told: Option<u64>,
     /// Numbers of events that were told while they had none.
     told_before: HashSet<u64>,
     /// A watcher's runs.
     watched: HashMap<String, Run>,
+    /// And its process, where the system tells it.
+    process: Option<Process>,
+    /// Since when the machine is awake, as far as this program saw.
+    awake_ms: u64,
 }
 
 /// Where news go.
@@ -105,10 +112,19 @@ impl Writer {
             health: Health::new(trust),
             done: Done::default(),
             newest_ms: 0,
+            newest_slow_ms: 0,
             last_told: None,
             told_before: HashSet::new(),
             watched: HashMap::new(),
+            process: None,
+            awake_ms: 0,
         }
+    }
+
+    /// The watcher can be asked for as this process.
+    pub fn watched_by(mut self, process: Option<Process>) -> Self {
+        self.process = process;
+        self
     }
 
     /// Events after this number are news; without one, those are that come once the file is open.
@@ -119,6 +135,9 @@ impl Writer {
 
     /// Does what is due. `flush` is the last turn, or one of the last: nothing waits for its time.
     pub fn turn(&mut self, queue: &Queue, now_ms: u64, flush: bool, tell: Tell<'_>) {
+        if is_due(self.done.turn_ms, SLEPT_MS, now_ms) {
+            self.awake_ms = now_ms;
+        }
         if flush || self.health.may_try(now_ms) {
             match self.work(queue, now_ms, flush, tell) {
                 Ok(()) => self.is_well(queue, now_ms, tell),
@@ -159,13 +178,20 @@ impl Writer {
         }
         if is_due(self.done.roll_up_ms, ROLL_UP_EVERY_MS, now_ms) {
             let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            rollup::roll_up(&transaction, self.newest_ms, now_ms)?;
+            for group in Group::ALL {
+                let newest_ms = if group == Group::Fast { self.newest_ms } else { self.newest_slow_ms };
+                rollup::roll_up(&transaction, group, newest_ms, now_ms)?;
+            }
             transaction.commit()?;
             self.done.roll_up_ms = now_ms;
         }
         if is_due(self.done.tidy_ms, TIDY_EVERY_MS, now_ms) {
-            wrote |= self.tidy(open, now_ms)?;
+            self.tidy(open, now_ms)?;
             self.done.tidy_ms = now_ms;
+        }
+        if is_due(self.done.look_ms, LOOK_EVERY_MS, now_ms) {
+            wrote |= self.lose(open, now_ms)?;
+            self.done.look_ms = now_ms;
         }
         self.tell_new(open, wrote, tell)
     }
@@ -200,9 +226,10 @@ impl Writer {
         let (events, next_event) = queue.events(EVENTS_PER_TURN);
         let is_time = flush || is_due(self.done.telemetry_ms, TELEMETRY_EVERY_MS, now_ms);
         let (telemetry, next_telemetry) = if is_time { queue.telemetry() } else { (vec![], 0) };
+        let (slow, next_slow) = if is_time { queue.slow() } else { (vec![], 0) };
         let is_seen = is_due(self.done.seen_ms, SEEN_EVERY_MS, now_ms)
             && self.watched.values().any(|run| !run.status.has_ended());
-        if events.is_empty() && telemetry.is_empty() && !is_seen {
+        if events.is_empty() && telemetry.is_empty() && slow.is_empty() && !is_seen {
             return Ok(false);
         }
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -212,13 +239,24 @@ impl Writer {
         } else {
             Some(samples::places(&transaction, &inventory)?)
         };
+        let places_now = places.as_ref().unwrap_or(&open.places);
         for telemetry in &telemetry {
-            samples::insert(&transaction, places.as_ref().unwrap_or(&open.places), telemetry)?;
+            samples::insert(&transaction, places_now, telemetry)?;
+        }
+        for slow in &slow {
+            slow::insert(&transaction, places_now, slow)?;
         }
         if let Some(oldest_ms) = telemetry.iter().map(|telemetry| telemetry.time_ms).min() {
-            rollup::reopen(&transaction, oldest_ms)?;
+            rollup::reopen(&transaction, Group::Fast, oldest_ms)?;
         }
-        let mut batch = Batch::new(&transaction, now_ms, self.role == Role::Watcher);
+        if let Some(oldest_ms) = slow.iter().map(|slow| slow.time_ms).min() {
+            rollup::reopen(&transaction, Group::Slow, oldest_ms)?;
+            rollup::reopen(&transaction, Group::Host, oldest_ms)?;
+        }
+        let mut batch = Batch::new(&transaction, now_ms);
+        if self.role == Role::Watcher {
+            batch = batch.of_watcher(self.process.as_ref());
+        }
         if is_seen {
             give_sign(&transaction, &mut batch, &self.watched, now_ms)?;
         }
@@ -235,11 +273,12 @@ impl Writer {
         batch.finish()?;
         transaction.commit()?;
 
-        queue.wrote(next_telemetry, next_event);
+        queue.wrote(Written { telemetry: next_telemetry, slow: next_slow, events: next_event });
         if let Some(places) = places {
             (open.inventory, open.places) = (inventory, places);
         }
         self.newest_ms = telemetry.last().map_or(self.newest_ms, |telemetry| telemetry.time_ms);
+        self.newest_slow_ms = slow.last().map_or(self.newest_slow_ms, |slow| slow.time_ms);
         self.told_before.extend(told_before);
         if is_time {
             self.done.telemetry_ms = now_ms;
@@ -255,20 +294,13 @@ impl Writer {
         Ok(true)
     }
 
-    /// Cuts off what is old and looks for runs whose watchers are gone; gives whether there were any.
-    fn tidy(&self, open: &mut Open, now_ms: u64) -> Result<bool, Trouble> {
+    /// Cuts off what is old.
+    fn tidy(&self, open: &mut Open, now_ms: u64) -> Result<(), Trouble> {
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         rollup::cut_old(&transaction, &self.keep, now_ms)?;
-        let slept = self.done.turn_ms != 0 && is_due(self.done.turn_ms, SLEPT_MS, now_ms);
-        let lost = if slept { vec![] } else { events::unwatched(&transaction, now_ms)? };
-        let mut batch = Batch::new(&transaction, now_ms, false);
-        for run in &lost {
-            add(&mut batch, run, now_ms, &What::RunStatus { status: RunStatus::Lost, energy_joules: None })?;
-        }
-        batch.finish()?;
         transaction.commit()?;
         rollup::bound(&mut open.connection, &self.keep, now_ms)?;
-        Ok(!lost.is_empty())
+        Ok(())
     }
 
     /// Tells events that are new in the file, in the order of their numbers.
@@ -299,10 +331,10 @@ const fn is_due(last_ms: u64, every_ms: u64, now_ms: u64) -> bool {
     now_ms < last_ms || now_ms - last_ms >= every_ms
 }
 
-fn add(batch: &mut Batch<'_>, run: &str, now_ms: u64, what: &What) -> Result<(), Trouble> {
+fn add(batch: &mut Batch<'_>, run: &str, time_ms: u64, what: &What) -> Result<(), Trouble> {
     // A value of ours has a text.
     if let Ok(json) = serde_json::to_string(what) {
-        batch.add(now_ms, Some(run), what, &json)?;
+        batch.add(time_ms, Some(run), what, &json)?;
     }
     Ok(())
 }

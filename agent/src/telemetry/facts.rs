@@ -1,8 +1,11 @@
 //! What a card is: read when it is seen first, and when it is back.
 
-use headroom_shared::protocol::{
-    gpu::Gpu,
-    reading::{Reading, Why},
+use headroom_shared::{
+    hardware,
+    protocol::{
+        gpu::Gpu,
+        reading::{Reading, Why},
+    },
 };
 use nvml_wrapper::{
     Device,
@@ -19,10 +22,12 @@ const NVLINKS_MAX: u32 = 18;
 pub fn read(device: &Device<'_>, index: u32, uuid: String, answers: &mut Answers) -> Gpu {
     let memory = answers.reading(memory(device));
     let constraints = answers.reading(device.power_management_limit_constraints());
+    let name = device.name().unwrap_or_else(|_| format!("NVIDIA card {index}"));
+    let listed = hardware::reported(&name, memory.get().map(|memory| memory.total_bytes));
     Gpu {
         index,
         uuid,
-        name: device.name().unwrap_or_else(|_| format!("NVIDIA card {index}")),
+        name,
         present: true,
         memory_total_bytes: memory.map(|memory| memory.total_bytes),
         compute_capability: answers.reading(compute_capability(device)),
@@ -35,6 +40,7 @@ pub fn read(device: &Device<'_>, index: u32, uuid: String, answers: &mut Answers
         mig_enabled: answers.reading(device.mig_mode()).map(|mode| mode.current != 0),
         nvlinks_active: answers.reading(nvlinks(device)),
         pci_bus_id: answers.reading(device.pci_info()).map(|pci| short_bus_id(&pci.bus_id)),
+        listed_as: listed.map(|card| card.name.to_string()),
     }
 }
 
@@ -59,6 +65,7 @@ pub fn unknown(index: u32, nvml_index: u32) -> Gpu {
         mig_enabled: lost(),
         nvlinks_active: lost(),
         pci_bus_id: lost(),
+        listed_as: None,
     }
 }
 

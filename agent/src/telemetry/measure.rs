@@ -1,4 +1,4 @@
-//! What reading costs, on the cards that are here: for `headroom bench`.
+//! What reading costs, on the cards that are here: for `headroom bench`. What they read is `headroom doctor`'s to tell.
 
 use std::{
     path::PathBuf,
@@ -13,7 +13,6 @@ use std::{
 
 use headroom_shared::protocol::{
     ServerMessage,
-    gpu::{Gpu, Sample, SlowSample},
     reading::{Reading, Why},
     state::DriverState,
 };
@@ -64,10 +63,6 @@ pub struct Figures {
     slow_moment_micros: f64,
     /// Of the first card.
     readings: Vec<Cost>,
-    /// What the first card is, and what it was doing at the end.
-    card: Gpu,
-    sample: Sample,
-    slow: SlowSample,
 }
 
 /// What one reading costs.
@@ -107,9 +102,6 @@ pub fn measure(library: Option<PathBuf>, seconds: u64) -> Result<(String, Figure
     let mut read_slow = || slow.read(Moment { wall_ms: now_ms(), since_start: begin.elapsed() });
     let (slow_moment_micros, _) = rounds(SLOW_ROUNDS, || drop(read_slow()));
     let (core_percent, seconds, moments) = at_its_pace(library, Duration::from_secs(seconds))?;
-    // The newest last: whoever compares it with another program's reading asks that one now.
-    let slow = read_slow().gpus.into_iter().next();
-    let (card, sample) = first_card(first, read(&mut reader)).ok_or(CARD_GONE)?;
     let figures = Figures {
         driver_version,
         cards,
@@ -120,26 +112,8 @@ pub fn measure(library: Option<PathBuf>, seconds: u64) -> Result<(String, Figure
         moment_micros_max,
         slow_moment_micros,
         readings,
-        card,
-        sample,
-        slow: slow.ok_or(CARD_GONE)?,
     };
     Ok((name, figures))
-}
-
-const CARD_GONE: &str = "the card stopped answering meanwhile";
-
-fn first_card(first: Vec<Observed>, last: Vec<Observed>) -> Option<(Gpu, Sample)> {
-    let told = first.into_iter().chain(last);
-    let (mut card, mut sample) = (None, None);
-    for observed in told {
-        match observed {
-            Observed::Inventory(gpus) => card = gpus.into_iter().find(|gpu| gpu.present),
-            Observed::Telemetry(telemetry) => sample = telemetry.gpus.into_iter().next(),
-            _ => {}
-        }
-    }
-    card.zip(sample)
 }
 
 fn driver_version(told: &[Observed]) -> Result<String, String> {

@@ -51,7 +51,8 @@ impl Names {
         users.into_iter().map(|user| self.one(user)).collect()
     }
 
-    /// One that the system does not show is another user's, or lives outside of this container.
+    /// The driver counts the whole machine's processes: one that the system does not show lives in another container, or
+    /// has just ended. One that is shown without its user is another user's.
     fn one(&self, User { pid, memory_used_bytes }: User) -> Process {
         let process = self.system.as_ref().and_then(|system| system.process(Pid::from_u32(pid)));
         let name = process.map(|process| name(process.cmd(), &process.name().to_string_lossy()));
@@ -60,7 +61,8 @@ impl Names {
             let user = self.users.as_ref().and_then(|users| users.get_user_by_id(id));
             user.map_or_else(|| id.to_string(), |user| user.name().to_owned())
         });
-        let reading = |text: Option<String>| text.map_or(Reading::missing(Why::NoPermission), Reading::Is);
+        let why = if process.is_some() { Why::NoPermission } else { Why::NotVisible };
+        let reading = |text: Option<String>| text.map_or(Reading::missing(why), Reading::Is);
         Process { pid, name: reading(name), user: reading(user), memory_used_bytes, run: None }
     }
 }
@@ -144,6 +146,6 @@ mod tests {
         let [this, none] = names.tell(users).try_into().expect("two");
         assert!(this.name.get().is_some_and(|name| name.starts_with("headroom")), "{this:?}");
         assert!(this.user.get().is_some(), "{this:?}");
-        assert_eq!(none.name.why(), Some(Why::NoPermission));
+        assert_eq!((none.name.why(), none.user.why()), (Some(Why::NotVisible), Some(Why::NotVisible)));
     }
 }

@@ -20,13 +20,14 @@ use headroom_shared::{
     plan::Request,
     protocol::{
         event::What,
-        run::{Iteration, RunStatus},
+        run::{Contradiction, Iteration, RunStatus},
     },
     session::DEFAULT_GPU,
 };
 
 use super::{
     cards::Cards,
+    contradiction::Figures,
     passing::{Copied, Stream},
     pattern::Pattern,
     planned::{Card, Config, summary},
@@ -80,6 +81,8 @@ pub struct Ended {
     pub card: Option<Card>,
     /// It saved a checkpoint.
     pub saved: bool,
+    /// What it printed contradicts its configuration.
+    pub is_contradicted: bool,
 }
 
 /// The journal.
@@ -93,8 +96,9 @@ pub struct Journal {
     /// The card that the configuration was planned for; `None` while that is not decided.
     planned_for: Option<Option<Card>>,
     request: Option<Request>,
-    tokens_per_iteration: Option<u64>,
-    parameters_millions: Option<f64>,
+    printed: Figures,
+    /// What of that contradicts the configuration, which has no plan then.
+    contradiction: Option<Contradiction>,
     /// The newest iteration, where it was not told yet.
     untold: Option<Iteration>,
     told_at: Option<Duration>,
@@ -118,8 +122,8 @@ impl Journal {
             config,
             planned_for: None,
             request: None,
-            tokens_per_iteration: None,
-            parameters_millions: None,
+            printed: Figures::default(),
+            contradiction: None,
             untold: None,
             told_at: None,
             progress_at: Duration::ZERO,
@@ -178,6 +182,7 @@ impl Journal {
             config: self.config,
             card: self.planned_for.flatten().or(self.settings.card),
             saved: self.saved,
+            is_contradicted: self.contradiction.is_some(),
         };
         (ended, self.record)
     }
@@ -206,24 +211,30 @@ impl Journal {
                 return;
             }
             Printed::TokensPerIteration(tokens) => {
-                self.tokens_per_iteration = Some(tokens);
+                self.printed.tokens_per_iteration = Some(tokens);
+                self.hold_against_plan();
                 return;
             }
             Printed::Config(text) => {
                 let config = Config::printed(&self.settings.command, &text);
                 let what = What::RunConfig { config: config.text.clone(), max_iters: config.max_iters };
                 self.config = Some(config);
-                self.planned_for = None;
+                (self.planned_for, self.contradiction) = (None, None);
                 self.tell_untold(now);
                 self.append(what);
                 self.plan();
                 return;
             }
             // Each process prints it.
-            Printed::Parameters(millions) if self.parameters_millions == Some(millions) => return,
-            Printed::Parameters(millions) => {
-                self.parameters_millions = Some(millions);
-                What::RunParameters { parameters_millions: millions }
+            Printed::Parameters { millions, decimals } if self.printed.parameters == Some((millions, decimals)) => {
+                return;
+            }
+            Printed::Parameters { millions, decimals } => {
+                self.printed.parameters = Some((millions, decimals));
+                self.tell_untold(now);
+                self.append(What::RunParameters { parameters_millions: millions });
+                self.hold_against_plan();
+                return;
             }
             Printed::Evaluation(evaluation) => {
                 self.figures(now);
@@ -265,7 +276,7 @@ impl Journal {
         self.told_at = Some(now);
         let computed = self.request.as_ref().map(|request| speed(request, iteration.time_ms)).unwrap_or_default();
         let seconds = iteration.time_ms / 1000.0;
-        let counted = self.tokens_per_iteration.filter(|_| seconds > 0.0).map(|tokens| tokens as f64 / seconds);
+        let counted = self.printed.tokens_per_iteration.filter(|_| seconds > 0.0).map(|tokens| tokens as f64 / seconds);
         iteration.tokens_per_second = iteration.tokens_per_second.or(counted).or(computed.tokens_per_second);
         if self.planned_for.as_ref().is_some_and(Option::is_some) {
             iteration.mfu_percent = computed.mfu_percent;
@@ -273,9 +284,10 @@ impl Journal {
         self.append(What::RunIteration(iteration));
     }
 
-    /// Plans the configuration, once it and the card are known, and anew for another card.
+    /// Plans the configuration, once it and the card are known, and anew for another card; not where the run contradicts
+    /// it, which no card changes.
     fn plan(&mut self) {
-        let Some(config) = self.config.as_ref() else { return };
+        let Some(config) = self.config.as_ref().filter(|_| self.contradiction.is_none()) else { return };
         let card = match &self.settings.card {
             _ if !config.is_on_cuda => None,
             Some(card) => Some(card.clone()),
@@ -291,11 +303,23 @@ impl Journal {
         // Without a card its tokens can be counted all the same.
         let assumed = card.clone().unwrap_or_else(|| Card::Named(DEFAULT_GPU.to_owned()));
         self.request = config.resolved(&assumed).request;
-        let plan = self.request.clone().filter(|_| card.is_some()).and_then(summary);
         self.planned_for = Some(card);
-        if let Some(plan) = plan {
+        self.hold_against_plan();
+        let is_for_card = self.planned_for.as_ref().is_some_and(Option::is_some);
+        if let Some(plan) = self.request.clone().filter(|_| is_for_card).and_then(summary) {
             self.append(What::RunPlanned { plan });
         }
+    }
+
+    /// Takes the plan back where what is printed is not what it comes to; the lines come before it and behind it.
+    fn hold_against_plan(&mut self) {
+        let Some(contradiction) = self.request.as_ref().and_then(|request| self.printed.contradict(request)) else {
+            return;
+        };
+        self.request = None;
+        self.contradiction = Some(contradiction);
+        let max_iters = self.config.as_ref().and_then(|config| config.printed_max_iters);
+        self.append(What::RunUnplanned { contradiction, max_iters });
     }
 
     fn memory(&self) {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use headroom_shared::{
-    hardware::{Device, devices, find},
+    hardware::reported,
     nanogpt::{PastedKind, Source, from_pasted_text, read},
     plan::{Plan, Request, plan},
     protocol::run::PlanSummary,
@@ -27,23 +27,15 @@ pub enum Card {
 impl Card {
     /// The options of a session on this card.
     pub fn options(&self, world_size: u64) -> Options {
-        let (gpu, vram_bytes) = match self {
-            Self::Named(name) => (name.clone(), None),
-            Self::Measured { name, total_bytes } => match row(name, *total_bytes) {
-                Some(device) => (device.name.to_string(), None),
-                None => (String::new(), *total_bytes),
-            },
+        let options = match self {
+            Self::Named(name) => Options { gpu: name.clone(), ..Options::default() },
+            Self::Measured { name, total_bytes } => {
+                let listed = reported(name, *total_bytes).map(|device| &*device.name);
+                Options::on_card(listed, *total_bytes, None)
+            }
         };
-        Options { gpu, vram_bytes, world_size, ..Options::default() }
+        Options { world_size, ..options }
     }
-}
-
-/// The row of a card that names itself so. Of several with one name and other memory, the nearest.
-fn row(name: &str, total_bytes: Option<u64>) -> Option<&'static Device> {
-    let reported = name.strip_prefix("NVIDIA ").unwrap_or(name);
-    let same = devices().iter().filter(|device| device.reported_name == reported);
-    let nearest = same.min_by_key(|device| total_bytes.map_or(0, |total| total.abs_diff(device.total_bytes)));
-    nearest.or_else(|| find(name).ok())
 }
 
 /// What is known of a run's configuration.
@@ -59,6 +51,8 @@ pub struct Config {
     pub is_printed: bool,
     /// The last iteration of the run; `None` where that is no number.
     pub max_iters: Option<u64>,
+    /// The same where the run printed it, and it is not only nanoGPT's default or what we were told.
+    pub printed_max_iters: Option<u64>,
     /// Whether it trains on CUDA at all.
     pub is_on_cuda: bool,
 }
@@ -83,8 +77,9 @@ impl Config {
     fn new(text: String, sources: Vec<Source>, world_size: u64, is_printed: bool) -> Self {
         let mut settings = read(&sources);
         let max_iters = settings.get_u64("max_iters");
+        let printed_max_iters = max_iters.filter(|_| is_printed && settings.is_set("max_iters"));
         let is_on_cuda = settings.get_str("device").is_none_or(|device| device.starts_with("cuda"));
-        Self { text, sources, world_size, is_printed, max_iters, is_on_cuda }
+        Self { text, sources, world_size, is_printed, max_iters, printed_max_iters, is_on_cuda }
     }
 
     /// The session on a card.
@@ -167,8 +162,13 @@ mod tests {
         // The defaults: 40 micro-steps shared by two, 1024 tokens a sequence.
         assert_eq!(request.train.tokens_per_iteration(request.gpt.block_size()), Some(163_840));
         assert_eq!((printed.max_iters, printed.is_on_cuda), (Some(600_000), true));
-        let given = Config::given(&command, vec![Source::File { name: "c.py".into(), text: "device = 'cpu'".into() }]);
+        assert_eq!(printed.printed_max_iters, None, "it is nanoGPT's default");
+        let said = Config::printed(&command, "Overriding: max_iters = 40\n");
+        assert_eq!((said.max_iters, said.printed_max_iters), (Some(40), Some(40)));
+        let text = "device = 'cpu'\nmax_iters = 7".to_owned();
+        let given = Config::given(&command, vec![Source::File { name: "c.py".into(), text }]);
         assert_eq!((given.world_size, given.is_on_cuda), (2, false));
+        assert_eq!((given.max_iters, given.printed_max_iters), (Some(7), None));
         let nothing = Config::printed(&words("python train.py"), "tokens per iteration will be: 491,520\n");
         assert_eq!((nothing.world_size, nothing.sources.len()), (1, 0));
     }

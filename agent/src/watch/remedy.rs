@@ -7,7 +7,7 @@ use headroom_shared::{
     advice::{Change, Effect, Fix},
     memory::message::TorchVersion,
     nanogpt::Source,
-    oom::diagnose,
+    oom::{Agreement, diagnose, diagnose_run},
     session::Options,
     text::Text,
 };
@@ -52,6 +52,12 @@ pub enum NoRetry {
     /// It is no run of nanoGPT's, or not known to be.
     #[error("only a run that prints nanoGPT's configuration can be started with another")]
     NotNanogpt,
+    /// What it printed before is not what its configuration comes to.
+    #[error("it prints other figures than its configuration comes to: its model or its training is not nanoGPT's")]
+    Contradicted,
+    /// The message is of no allocation at which the run is planned to fail.
+    #[error("the message is not what its configuration would fail with, so no change is known to help")]
+    OtherMessage,
     /// Its command is a shell's, or ends in no script.
     #[error(
         "nanoGPT's keys cannot be added to this command; it has to be `python train.py …` or `torchrun … train.py …`"
@@ -93,7 +99,13 @@ pub fn remedy(
         None => &[],
     };
     let names_gpu = ended.card.is_some() && !options.gpu.is_empty();
-    let diagnosis = diagnose(text, sources, &options, names_gpu);
+    let diagnosis = if ended.is_contradicted {
+        diagnose_run(text, &[], &options, names_gpu)
+    } else {
+        diagnose(text, sources, &options, names_gpu)
+    };
+    // Where the simulated run does not fail as this one did, what it says of a change is of another run.
+    let is_this_run = matches!(diagnosis.explanation.agreement, Some(Agreement::Exact | Agreement::Close));
     let torch = diagnosis.explanation.plan.as_ref().map_or(TorchVersion::RECORDED, |plan| plan.request.torch);
     let enough = || diagnosis.advice.fixes.iter().filter(|fix| fix.fits);
     let same_training = || enough().filter(|fix| fix.effect() == Effect::None);
@@ -104,6 +116,8 @@ pub fn remedy(
     let retry = match (by_program(), ended.config.as_ref().is_some_and(|config: &Config| config.is_printed)) {
         _ if asked_to_end || matches!(ended.ending, Ending::Killed(_)) => Err(NoRetry::Signal),
         (_, false) => Err(NoRetry::NotNanogpt),
+        _ if ended.is_contradicted => Err(NoRetry::Contradicted),
+        _ if !is_this_run => Err(NoRetry::OtherMessage),
         _ if !takes_keys => Err(NoRetry::Command),
         _ if ended.saved => Err(NoRetry::Saved),
         (None, _) => Err(if same_training().next().is_some() { NoRetry::ByHand } else { NoRetry::NoFix }),
@@ -188,9 +202,9 @@ mod tests {
     use crate::watch::planned::Card;
 
     /// As PyTorch prints it on that card for nanoGPT's GPT-2 at batch_size 64 without torch.compile.
-    const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.28 GiB. GPU 0 has a total \
-        capacity of 11.69 GiB of which 2.40 GiB is free. Including non-PyTorch memory, this process has 9.28 GiB memory \
-        in use. Of the allocated memory 8.93 GiB is allocated by PyTorch, and 39.14 MiB is reserved by PyTorch but \
+    const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
+        capacity of 11.69 GiB of which 3.99 GiB is free. Including non-PyTorch memory, this process has 7.70 GiB memory \
+        in use. Of the allocated memory 7.23 GiB is allocated by PyTorch, and 298.86 MiB is reserved by PyTorch but \
         unallocated.";
 
     fn words(line: &str) -> Vec<OsString> {
@@ -204,6 +218,7 @@ mod tests {
             config: (!printed.is_empty()).then(|| Config::printed(&words(command), printed)),
             card: Some(Card::Named("RTX 4070".to_owned())),
             saved: false,
+            is_contradicted: false,
         }
     }
 
@@ -241,9 +256,38 @@ mod tests {
         assert_eq!(refused(&run(), "sh -c train.py", false), NoRetry::Command);
         assert_eq!(refused(&run(), "./run_training", false), NoRetry::Command);
         assert_eq!(refused(&Ended { saved: true, ..run() }, COMMAND, false), NoRetry::Saved);
-        let giant = "Overriding: n_layer = 200\nOverriding: n_embd = 12288\nOverriding: n_head = 96\n";
-        assert_eq!(refused(&ended(COMMAND, giant), COMMAND, false), NoRetry::NoFix);
+        assert_eq!(refused(&Ended { is_contradicted: true, ..run() }, COMMAND, false), NoRetry::Contradicted);
         assert!(remedy(&Ended { out_of_memory: None, ..run() }, &words(COMMAND), &[], false).is_none());
+    }
+
+    #[test]
+    fn a_run_that_fails_otherwise_than_its_plan_is_not_started_again() {
+        let refused = |printed: &str, message: &str| {
+            let ended = Ended { out_of_memory: Some(message.to_owned()), ..ended(COMMAND, printed) };
+            remedy(&ended, &words(COMMAND), &[], false).expect("a message").retry.expect_err("it is refused")
+        };
+        // It would fit; it would fail on another tensor; it asks for what no tensor of it has; it had allocated more.
+        let small = "Overriding: batch_size = 1\nOverriding: compile = False\n";
+        let giant = "Overriding: n_layer = 200\nOverriding: n_embd = 12288\nOverriding: n_head = 96\n";
+        let other = MESSAGE.replace("6.14 GiB", "11.11 GiB");
+        let fuller = MESSAGE.replace("7.23 GiB", "4.93 GiB");
+        for (printed, message) in [(small, MESSAGE), (giant, MESSAGE), (PRINTED, &other), (PRINTED, &fuller)] {
+            assert_eq!(refused(printed, message), NoRetry::OtherMessage, "{printed}: {message}");
+        }
+        // A message without its figures matches nothing.
+        let cut = "torch.OutOfMemoryError: CUDA out of memory.";
+        assert_eq!(refused(PRINTED, cut), NoRetry::OtherMessage);
+    }
+
+    #[test]
+    fn a_contradicted_config_explains_nothing() {
+        let run = Ended { is_contradicted: true, ..ended(COMMAND, PRINTED) };
+        // Nor does what the text has of it.
+        let text = format!("{PRINTED}{MESSAGE}");
+        let run = Ended { out_of_memory: Some(text), ..run };
+        let remedy = remedy(&run, &words(COMMAND), &[], false).expect("a message");
+        assert!(remedy.fix.is_none() && remedy.command.is_none(), "{remedy:?}");
+        assert!(remedy.explanation.to_string().contains("6.14 GiB"), "{}", remedy.explanation);
     }
 
     #[test]

@@ -180,6 +180,20 @@ fn nobody_there_is_said_without_the_address() {
 }
 
 #[test]
+fn no_part_of_the_address_but_its_host_is_said() {
+    for (address, secret) in [
+        ("https://hooks.example/T0/s3cret", "/T0/s3cret"),
+        ("https://hooks.example/?key=s3cret", "key=s3cret"),
+        ("https://user:s3cret@hooks.example/", "user:s3cret"),
+    ] {
+        let uri = address.parse().expect("an address");
+        let said = |said: &str| super::without_secrets(&uri, said.to_owned());
+        assert_eq!(said(&format!("bad uri: {secret} is odd")), "it cannot be asked", "{address}");
+        assert_eq!(said("hooks.example does not answer"), "hooks.example does not answer");
+    }
+}
+
+#[test]
 fn a_receiver_that_never_answers_fills_the_queue_and_holds_nobody_up() {
     let patience = Patience { end_max: Duration::ZERO, ..IMPATIENT };
     let Rig { listener, webhook, failures } = Rig::new(patience);

@@ -142,6 +142,16 @@ pub fn find(name: &str) -> Result<&'static Device, UnknownDevice> {
     Err(UnknownDevice::Ambiguous { query, candidates: matches.iter().map(|device| &*device.name).collect() })
 }
 
+/// The card that NVML, nvidia-smi or CUDA calls so, on the machine that it is in. Of several with one name and other
+/// memory, the one nearest to what it has.
+#[must_use]
+pub fn reported(name: &str, total_bytes: Option<u64>) -> Option<&'static Device> {
+    let plain = name.strip_prefix("NVIDIA ").unwrap_or(name);
+    let same = devices().iter().filter(|device| device.reported_name == plain);
+    let nearest = same.min_by_key(|device| total_bytes.map_or(0, |total| total.abs_diff(device.total_bytes)));
+    nearest.or_else(|| find(name).ok())
+}
+
 /// The one card whose name, or unshared reported name, is the query up to case, spaces and "NVIDIA".
 fn written_out(query: &str) -> Option<&'static Device> {
     let plain = |text: &str| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::context::{ModuleLoading, OBSERVATIONS, context_bytes};
-use super::{ComputeCapability, Device, Provenance, UnknownDevice, devices, find};
+use super::{ComputeCapability, Device, Provenance, UnknownDevice, devices, find, reported};
 use crate::dtype::Dtype;
 
 const MIB: u64 = 1 << 20;
@@ -361,15 +361,15 @@ fn context_of_a_custom_card_is_that_of_the_nearest_row() {
     assert!(row.context(ModuleLoading::Eager).bytes > row.context(ModuleLoading::Lazy).bytes + 512 * MIB);
 }
 
-/// What the rig's page writes into a link of a card, which has no table: NVML's name, and for a GeForce its memory, since
-/// those were sold with several sizes under one name. Elsewhere the name has the size, or there is one.
+/// What a driver says of each card: its name, and a total somewhat above what CUDA gives of it.
 #[test]
-fn every_card_is_found_by_what_nvml_tells() {
+fn every_card_is_found_by_what_its_driver_tells() {
     for device in devices() {
-        let gib = (device.total_bytes as f64 / (1_u64 << 30) as f64).ceil();
-        let is_geforce = device.reported_name.contains("GeForce");
-        let size = if is_geforce { format!(" {gib}GB") } else { String::new() };
-        let name = format!("NVIDIA {}{size}", device.reported_name);
-        assert_eq!(find(&name).map(|found| &found.name), Ok(&device.name), "{name}");
+        let name = format!("NVIDIA {}", device.reported_name);
+        let found = reported(&name, Some(device.total_bytes + 500 * MIB)).map(|found| &found.name);
+        assert_eq!(found, Some(&device.name), "{name}");
+    }
+    for none in ["NVIDIA GeForce RTX 9999", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H100 MIG 1g.10gb", ""] {
+        assert_eq!(reported(none, Some(20 << 30)), None, "{none}");
     }
 }

@@ -24,8 +24,13 @@ pub enum Printed {
     Config(String),
     /// `tokens per iteration will be:`, over all processes.
     TokensPerIteration(u64),
-    /// `number of parameters:`, in millions.
-    Parameters(f64),
+    /// `number of parameters:`.
+    Parameters {
+        /// In millions.
+        millions: f64,
+        /// Digits behind the point that were printed: two by nanoGPT.
+        decimals: u32,
+    },
     /// `step N: train loss …, val loss …`.
     Evaluation(Evaluation),
     /// `iter N: loss …, time …ms, mfu …%`. Tokens a second are there where they are printed; the corrected utilisation

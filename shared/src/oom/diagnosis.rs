@@ -37,10 +37,16 @@ pub struct Diagnosis {
 /// the message's unless `options` is of one that was named.
 #[must_use]
 pub fn diagnose(text: &str, given: &[Source], options: &Options, names_gpu: bool) -> Diagnosis {
-    let report = read(text);
     let mut options = options.clone();
     let printed = if given.is_empty() { sources_in(text, &mut options) } else { vec![] };
-    let sources = if given.is_empty() { &printed[..] } else { given };
+    diagnose_run(text, if given.is_empty() { &printed } else { given }, &options, names_gpu)
+}
+
+/// The same of a run whose config is `sources` and nothing else: where there are none it is not known, whatever the text
+/// has.
+#[must_use]
+pub fn diagnose_run(text: &str, sources: &[Source], options: &Options, names_gpu: bool) -> Diagnosis {
+    let report = read(text);
     let of = |message: Option<&Message>| {
         let mut options = options.clone();
         if let Some(message) = message {

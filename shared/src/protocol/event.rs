@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     alert::Alert,
-    run::{Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
 };
 
 /// One of them.
@@ -46,6 +46,13 @@ pub enum What {
     RunPlanned {
         /// What came out.
         plan: PlanSummary,
+    },
+    /// What it prints contradicts the plan: there is none, and what was planned before is taken back.
+    RunUnplanned {
+        /// What it is.
+        contradiction: Contradiction,
+        /// As in [`Run::max_iters`]; `None` where only the config says it, and not the run.
+        max_iters: Option<u64>,
     },
     /// An iteration was printed.
     RunIteration(Iteration),
@@ -105,6 +112,15 @@ pub enum What {
         /// The card's UUID, of an alert of cards.
         gpu: Option<String>,
     },
+    /// Somebody dismissed it: it is shown no more. One of a value or of a card is quiet until it was over.
+    AlertDismissed {
+        /// Which.
+        alert: Alert,
+        /// The card's UUID, of an alert of cards.
+        gpu: Option<String>,
+    },
+    /// What the owner set was changed.
+    SettingsChanged,
     /// A card stopped answering.
     CardLost {
         /// Its UUID.
@@ -130,4 +146,23 @@ pub enum What {
     /// Something of a later version.
     #[serde(other)]
     Unknown,
+}
+
+impl What {
+    /// Whether it has a line among what happened: what comes with every printed line has none, and is in its run.
+    #[must_use]
+    pub const fn has_line(&self) -> bool {
+        !matches!(
+            self,
+            Self::RunIteration(_)
+                | Self::RunEvaluation(_)
+                | Self::RunConfig { .. }
+                | Self::RunParameters { .. }
+                | Self::RunPlanned { .. }
+                | Self::RunUnplanned { .. }
+                | Self::RunMemory { .. }
+                | Self::RunDiagnosed { .. }
+                | Self::Unknown
+        )
+    }
 }

@@ -37,6 +37,9 @@ pub struct Gpu {
     pub nvlinks_active: Reading<u32>,
     /// Where it is, as `0000:01:00.0`.
     pub pci_bus_id: Reading<String>,
+    /// What the calculator's table of cards calls it; none where it has no such card. The page has no table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed_as: Option<String>,
 }
 
 /// A card at one moment, ten times a second.

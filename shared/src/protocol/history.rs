@@ -20,7 +20,35 @@ pub struct Past {
     pub from_ms: u64,
 }
 
-/// What a series of a card shows.
+/// Metrics that are read, kept and asked for together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// Of a card, ten times a second.
+    #[default]
+    Fast,
+    /// Of a card, once a second.
+    Slow,
+    /// Of the machine, once a second.
+    Host,
+}
+
+impl Group {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Fast, Self::Slow, Self::Host];
+
+    /// Its metrics, in the order of a history's series.
+    #[must_use]
+    pub const fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Fast => &Metric::FAST,
+            Self::Slow => &Metric::SLOW,
+            Self::Host => &Metric::HOST,
+        }
+    }
+}
+
+/// What a series shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -38,11 +66,29 @@ pub enum Metric {
     ClockSm,
     /// MHz.
     ClockMemory,
+    /// Percent of what the first fan can do.
+    Fan,
+    /// Bytes a second to the card.
+    PcieReceive,
+    /// Bytes a second from the card.
+    PcieSend,
+    /// Joules since the driver was loaded.
+    Energy,
+    /// Errors of memory that were mended, since the driver was loaded.
+    EccCorrected,
+    /// Those that were not.
+    EccUncorrected,
+    /// Percent of all cores together.
+    HostCpu,
+    /// Bytes that programs use of the machine's memory.
+    HostMemoryUsed,
+    /// Bytes left on the disk that history lies on.
+    HostDiskFree,
 }
 
 impl Metric {
-    /// All, in the order of a history's series.
-    pub const ALL: [Self; 7] = [
+    /// Those of [`Group::Fast`].
+    pub const FAST: [Self; 7] = [
         Self::MemoryUsed,
         Self::Utilization,
         Self::MemoryUtilization,
@@ -51,6 +97,38 @@ impl Metric {
         Self::ClockSm,
         Self::ClockMemory,
     ];
+    /// Those of [`Group::Slow`].
+    pub const SLOW: [Self; 6] =
+        [Self::Fan, Self::PcieReceive, Self::PcieSend, Self::Energy, Self::EccCorrected, Self::EccUncorrected];
+    /// Those of [`Group::Host`].
+    pub const HOST: [Self; 3] = [Self::HostCpu, Self::HostMemoryUsed, Self::HostDiskFree];
+
+    /// The group it is of.
+    #[must_use]
+    pub const fn group(self) -> Group {
+        match self {
+            Self::MemoryUsed
+            | Self::Utilization
+            | Self::MemoryUtilization
+            | Self::Power
+            | Self::Temperature
+            | Self::ClockSm
+            | Self::ClockMemory => Group::Fast,
+            Self::Fan
+            | Self::PcieReceive
+            | Self::PcieSend
+            | Self::Energy
+            | Self::EccCorrected
+            | Self::EccUncorrected => Group::Slow,
+            Self::HostCpu | Self::HostMemoryUsed | Self::HostDiskFree => Group::Host,
+        }
+    }
+
+    /// Its place among the series of its group.
+    #[must_use]
+    pub fn place(self) -> usize {
+        self.group().metrics().iter().position(|metric| *metric == self).unwrap_or(0)
+    }
 
     /// Its name with its unit, as tables and files call it.
     #[must_use]
@@ -63,24 +141,33 @@ impl Metric {
             Self::Temperature => "temperature_celsius",
             Self::ClockSm => "clock_sm_mhz",
             Self::ClockMemory => "clock_memory_mhz",
+            Self::Fan => "fan_percent",
+            Self::PcieReceive => "pcie_receive_bytes_per_second",
+            Self::PcieSend => "pcie_send_bytes_per_second",
+            Self::Energy => "energy_joules",
+            Self::EccCorrected => "ecc_corrected",
+            Self::EccUncorrected => "ecc_uncorrected",
+            Self::HostCpu => "host_cpu_percent",
+            Self::HostMemoryUsed => "host_memory_used_bytes",
+            Self::HostDiskFree => "host_disk_free_bytes",
         }
     }
 }
 
-/// A card over a range of time.
+/// A card, or the machine, over a range of time: one [`Group`] of metrics, which who asks names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    /// The card's UUID.
+    /// The card's UUID; empty of the machine.
     pub gpu: String,
     /// From here on.
     pub from_ms: u64,
     /// Up to here, and not this.
     pub to_ms: u64,
-    /// Width of a point: 100 is full rate, 10,000 and 60,000 are kept longer.
+    /// Width of a point: 100, and 1000 where it is read once a second, is full rate; 10,000 and 60,000 are kept longer.
     pub step_ms: u64,
     /// Beginning of each point, ascending; a time without samples has none.
     pub times_ms: Vec<u64>,
-    /// One a [`Metric`], in their order.
+    /// One a [`Metric`] of the group, in their order.
     pub series: Vec<Series>,
 }
 
@@ -97,3 +184,21 @@ pub struct Series {
 
 /// Points of a range at most.
 pub const POINTS_MAX: u64 = 2000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_of_the_group_that_has_it() {
+        for group in Group::ALL {
+            for (place, metric) in group.metrics().iter().enumerate() {
+                assert_eq!((metric.group(), metric.place()), (group, place), "{}", metric.name());
+            }
+        }
+        let mut names: Vec<&str> =
+            Group::ALL.into_iter().flat_map(Group::metrics).map(|metric| metric.name()).collect();
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|a, b| a < b), "no two have one name: {names:?}");
+    }
+}

@@ -31,6 +31,8 @@ pub enum Why {
     OldDriver,
     /// It was not read yet.
     NotYet,
+    /// A process that this system does not show: one of another container, or one that has just ended.
+    NotVisible,
     /// The driver failed.
     #[serde(other)]
     Failed,

@@ -49,6 +49,9 @@ pub struct Run {
     /// What the plan of this very config says, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanSummary>,
+    /// Why it has none, where what it prints is not what its config comes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contradiction: Option<Contradiction>,
     /// The out-of-memory message that it died of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom: Option<String>,
@@ -57,7 +60,30 @@ pub struct Run {
     pub diagnosis: Option<Diagnosis>,
 }
 
-/// What an out-of-memory message means, in the words of the command line, which are English.
+/// A figure that a run prints and that its config, as it is planned, does not come to: the run is of another model or
+/// loop than the plan's, and nothing is believed of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contradiction {
+    /// Which.
+    pub figure: Figure,
+    /// As printed.
+    pub printed: f64,
+    /// As planned.
+    pub planned: f64,
+}
+
+/// What is held against the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// `number of parameters`, which leaves the position embeddings out, in millions.
+    ParametersMillions,
+    /// `tokens per iteration will be`.
+    TokensPerIteration,
+}
+
+/// What an out-of-memory message means: in the words of the command line, which are English, and in those of the page's
+/// other languages. Who diagnosed it has the run's card and whole config, and a page has neither them nor the simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// What happened: which tensor, when, and what was in its way.
@@ -68,6 +94,31 @@ pub struct Diagnosis {
     /// That change: the command with it, or its keys where the command takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The same in the other languages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Wording>,
+}
+
+/// A diagnosis in a language.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wording {
+    /// Its code, as in [`crate::text::Language::code`].
+    pub language: String,
+    /// As in [`Diagnosis::sentence`].
+    pub sentence: String,
+    /// As in [`Diagnosis::change`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
+}
+
+impl Diagnosis {
+    /// It in a language where it has that, else in English.
+    #[must_use]
+    pub fn worded(&self, language: &str) -> Wording {
+        let english =
+            || Wording { language: "en".to_owned(), sentence: self.sentence.clone(), change: self.change.clone() };
+        self.others.iter().find(|wording| wording.language == language).cloned().unwrap_or_else(english)
+    }
 }
 
 /// How a run stands.

@@ -13,7 +13,7 @@ use super::{
     history::{History, Metric, Past, Series},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Contradiction, Diagnosis, Evaluation, Figure, Iteration, PlanSummary, Run, RunStatus, Wording},
     state::{DriverState, HistoryState, State},
     *,
 };
@@ -60,6 +60,7 @@ fn gpu() -> Gpu {
         mig_enabled: missing(Why::NotSupported),
         nvlinks_active: missing(Why::OldDriver),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: Some("GeForce RTX 4070".to_owned()),
     }
 }
 
@@ -148,6 +149,10 @@ fn plan() -> PlanSummary {
     }
 }
 
+fn contradiction() -> Contradiction {
+    Contradiction { figure: Figure::ParametersMillions, printed: 7.23, planned: 10.65 }
+}
+
 fn run() -> Run {
     Run {
         id: "0123456789abcdef".to_owned(),
@@ -166,6 +171,7 @@ fn run() -> Run {
         gpu_memory_peak_bytes: Some(6 * GIB),
         energy_joules: Some(3600.0),
         plan: Some(plan()),
+        contradiction: None,
         oom: None,
         diagnosis: None,
     }
@@ -212,6 +218,26 @@ fn the_agent_says_what_it_always_said() {
         state: state(),
         runs: vec![run()],
         last_event: 12,
+        alerts: vec![
+            Fired {
+                event: 11,
+                alert: Alert::TemperatureAbove { celsius: 85 },
+                gpu: Some(gpu().uuid),
+                gpu_name: Some(gpu().name),
+                run: None,
+                time_ms: START_MS - 60_000,
+                value: Some(86.0),
+            },
+            Fired {
+                event: 9,
+                alert: Alert::RunFailed,
+                gpu: None,
+                gpu_name: None,
+                run: Some("fedcba9876543210".to_owned()),
+                time_ms: START_MS - 120_000,
+                value: Some(1.0),
+            },
+        ],
     };
     check("hello", &ServerMessage::Hello(Box::new(hello)));
     check(
@@ -263,6 +289,11 @@ fn every_event_has_its_form() {
         What::RunConfig { config: "batch_size = 64\n".to_owned(), max_iters: Some(5000) },
         What::RunParameters { parameters_millions: 10.65 },
         What::RunPlanned { plan: plan() },
+        What::RunUnplanned { contradiction: contradiction(), max_iters: Some(5000) },
+        What::RunUnplanned {
+            contradiction: Contradiction { figure: Figure::TokensPerIteration, printed: 491_520.0, planned: 163_840.0 },
+            max_iters: None,
+        },
         What::RunIteration(iteration()),
         What::RunEvaluation(evaluation()),
         What::RunCheckpoint { folder: "out".to_owned() },
@@ -273,6 +304,11 @@ fn every_event_has_its_form() {
                 sentence: "It failed on logits.".to_owned(),
                 change: Some("the same training, 2.1 GiB left".to_owned()),
                 command: Some("python train.py --batch_size=8".to_owned()),
+                others: vec![Wording {
+                    language: "de".to_owned(),
+                    sentence: "Er scheitert an logits.".to_owned(),
+                    change: Some("gleiches Training; lässt 2,1 GiB frei".to_owned()),
+                }],
             },
         },
         What::RunRetried { next: "1".to_owned(), changes: vec![("batch_size".to_owned(), "8".to_owned())] },
@@ -284,6 +320,8 @@ fn every_event_has_its_form() {
         What::RunDeleted,
         What::Alert { alert, gpu: Some(gpu()), value: Some(86.0) },
         What::AlertOver { alert, gpu: None },
+        What::AlertDismissed { alert, gpu: Some(gpu()) },
+        What::SettingsChanged,
         What::CardLost { gpu: gpu() },
         What::CardBack { gpu: gpu() },
         What::HistoryPaused { reason: "database or disk is full".to_owned() },
@@ -312,7 +350,7 @@ fn what_rest_answers_has_its_form() {
         to_ms: START_MS + 10_000,
         step_ms: 10_000,
         times_ms: vec![START_MS],
-        series: Metric::ALL.iter().map(|metric| one(f64::from(*metric as u8))).collect(),
+        series: Metric::FAST.iter().map(|metric| one(f64::from(*metric as u8))).collect(),
     };
     check("history", &history);
 }

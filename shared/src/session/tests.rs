@@ -148,3 +148,19 @@ fn memory_alone_assumes_a_generation_and_says_so() {
     let named = Options { vram_bytes: Some(6 << 30), ..Options::default() };
     assert_eq!(found(&[], &named), Vec::<String>::new());
 }
+
+#[test]
+fn a_card_that_is_there_has_the_memory_that_cuda_gives_of_it() {
+    let mib = |mib: u64| Some(mib << 20);
+    let of = |listed_as, total, reserved| {
+        let options = Options::on_card(listed_as, total, reserved);
+        (options.gpu, options.vram_bytes)
+    };
+    assert_eq!(of(Some("H100 80GB HBM3"), mib(81_559), mib(551)), ("H100 80GB HBM3".to_owned(), mib(81_008)));
+    assert_eq!(of(Some("H200"), mib(143_771), None), ("H200".to_owned(), None));
+    assert_eq!(of(None, mib(20_000), mib(300)), (String::new(), mib(19_700)));
+    assert_eq!(of(None, mib(20_000), None), (String::new(), mib(20_000)));
+    for nonsense in [(None, None), (Some(0), None), (mib(1), mib(2)), (None, mib(2))] {
+        assert_eq!(of(None, nonsense.0, nonsense.1), (String::new(), None));
+    }
+}

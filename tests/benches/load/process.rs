@@ -1,6 +1,6 @@
 //! What a process takes, as the kernel counts it.
 
-use std::{fs, io, time::Duration};
+use std::{collections::BTreeMap, fs, io, time::Duration};
 
 /// What a process has taken so far.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,24 @@ pub fn taken(pid: u32) -> io::Result<Taken> {
     let kib: u64 = resident.and_then(|kib| kib.parse().ok()).ok_or_else(odd)?;
     let ticks_a_second = rustix::param::clock_ticks_per_second().max(1);
     Ok(Taken { cpu: Duration::from_secs_f64(ticks as f64 / ticks_a_second as f64), resident_bytes: kib * 1024 })
+}
+
+/// What each of its threads has taken so far, to the nanosecond, by the names that it gave them; those of one name
+/// together. One that has ended is in no list.
+pub fn threads(pid: u32) -> io::Result<BTreeMap<String, Duration>> {
+    let mut threads = BTreeMap::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let folder = task?.path();
+        // A thread may end between two looks.
+        let (Ok(name), Ok(times)) =
+            (fs::read_to_string(folder.join("comm")), fs::read_to_string(folder.join("schedstat")))
+        else {
+            continue;
+        };
+        let nanos = times.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
+        *threads.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(nanos);
+    }
+    Ok(threads)
 }
 
 /// How many cores were busy with it between two readings.

@@ -19,7 +19,7 @@ use tokio::{runtime, task::JoinSet, time::sleep};
 
 use crate::{
     Size,
-    process::{cores, taken},
+    process::{cores, taken, threads},
     report::Report,
     viewer::{Viewer, join},
 };
@@ -97,11 +97,18 @@ async fn measure(size: Size, server: &Server, token: &str) -> Result<Report, Box
     sleep(SETTLE).await;
 
     let own = std::process::id();
+    let threads_before = threads(server.pid())?;
     let (server_before, own_before, since) = (taken(server.pid())?, taken(own)?, Instant::now());
     measuring.store(true, Ordering::Relaxed);
     sleep(Duration::from_secs(size.seconds)).await;
     measuring.store(false, Ordering::Relaxed);
     let (server_after, own_after, wall) = (taken(server.pid())?, taken(own)?, since.elapsed());
+    let server_threads = threads(server.pid())?.into_iter().map(|(name, after)| {
+        let before = threads_before.get(&name).copied().unwrap_or_default();
+        let cores = after.saturating_sub(before).as_secs_f64() / wall.as_secs_f64();
+        (name, cores)
+    });
+    let server_threads = server_threads.collect();
     watching.shutdown().await;
     Ok(Report {
         size,
@@ -109,6 +116,7 @@ async fn measure(size: Size, server: &Server, token: &str) -> Result<Report, Box
         join_s,
         server_cores: cores(server_before, server_after, wall),
         server_cores_alone,
+        server_threads,
         server_resident_bytes: server_after.resident_bytes,
         client_cores: cores(own_before, own_after, wall),
         seen: viewers.iter().map(|viewer| viewer.seen().clone()).collect(),

@@ -51,6 +51,8 @@ struct Script {
     requests: Vec<(String, String)>,
     /// Answers by the beginning of method and path.
     rest: BTreeMap<String, (u16, Value)>,
+    /// What is set, and how often it was: that is its tag.
+    settings: (Value, u64),
 }
 
 /// A golden message.
@@ -91,8 +93,9 @@ impl Agent {
             ("GET /api/openapi.json", (200, json!({}))),
             ("GET /api/history", (200, empty)),
             ("GET /api/runs/", (200, json!([]))),
-            ("GET /api/settings", (200, golden("settings.json"))),
+            ("GET /api/settings", (200, json!({}))),
             ("PUT /api/settings", (200, json!({}))),
+            ("DELETE /api/alerts/", (200, json!({}))),
         ];
         let script = Script {
             dist: dist.to_owned(),
@@ -104,6 +107,7 @@ impl Agent {
             hellos: vec![],
             requests: vec![],
             rest: rest.map(|(path, answer)| (path.to_owned(), answer)).into(),
+            settings: (golden("settings.json"), 1),
         };
         let agent = Self { address, script: Arc::new(Mutex::new(script)) };
         let served = agent.clone();
@@ -130,6 +134,18 @@ impl Agent {
         self.script().said.push(message);
     }
 
+    /// What another device sets. Whoever is there is told with an event of that number.
+    pub fn set_elsewhere(&self, event: u64, settings: Value) {
+        let mut script = self.script();
+        script.settings = (settings, script.settings.1 + 1);
+        script.said.push(json!({ "type": "event", "id": event, "time_ms": 1, "what": { "kind": "settings_changed" } }));
+    }
+
+    /// What is set.
+    pub fn settings(&self) -> Value {
+        self.script().settings.0.clone()
+    }
+
     /// Sends telemetry from now on, or does not.
     pub fn feed(&self, is_feeding: bool) {
         self.script().is_feeding = is_feeding;
@@ -140,6 +156,11 @@ impl Agent {
         let mut script = self.script();
         (script.age, script.is_up) = (script.age + 1, is_up);
         script.said.clear();
+    }
+
+    /// Answers requests that begin so by this from now on.
+    pub fn answer_rest(&self, asked: &str, status: u16, body: Value) {
+        self.script().rest.insert(asked.to_owned(), (status, body));
     }
 
     /// Answers no request that an agent would.
@@ -220,7 +241,7 @@ impl Agent {
         let asked = first.trim_end_matches(" HTTP/1.1").to_owned();
         let body = String::from_utf8(body).expect("text");
         let is_known = header("authorization") == Some(&format!("bearer {TOKEN}"));
-        let answer = self.script().answer_to(&asked, &body, is_known);
+        let answer = self.script().answer_to(&asked, &body, is_known, header("if-match"));
         match stream.write_all(&answer) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{asked}: {error}"),
             _ => {}
@@ -229,7 +250,7 @@ impl Agent {
 }
 
 impl Script {
-    fn answer_to(&mut self, asked: &str, body: &str, is_known: bool) -> Vec<u8> {
+    fn answer_to(&mut self, asked: &str, body: &str, is_known: bool, condition: Option<&str>) -> Vec<u8> {
         let path = asked.split([' ', '?']).nth(1).unwrap_or_default();
         if !path.starts_with("/api/") {
             let name = if path == "/" { "index.html" } else { path.trim_start_matches('/') };
@@ -255,8 +276,23 @@ impl Script {
             // What can be asked is no secret, and how a page sees that there is an agent.
             Some((_, (status, body))) if path == "/api/openapi.json" => json(*status, body),
             Some(_) if !is_known => json(401, &json!({ "code": "bad_token", "message": "A token is missing." })),
+            Some(_) if path == "/api/settings" => self.answer_settings(asked, body, condition),
             Some((_, (status, body))) => json(*status, body),
         }
+    }
+
+    /// As the agent: a change names what it changes.
+    fn answer_settings(&mut self, asked: &str, body: &str, condition: Option<&str>) -> Vec<u8> {
+        let tag = |script: &Self| format!("\"{}\"", script.settings.1);
+        if asked.starts_with("PUT") {
+            if condition != Some(&tag(self)) {
+                let refusal = json!({ "code": "changed", "message": "They were changed elsewhere." });
+                return answer(412, "application/json", refusal.to_string().as_bytes());
+            }
+            self.settings = (serde_json::from_str(body).expect("JSON"), self.settings.1 + 1);
+        }
+        let body = self.settings.0.to_string();
+        answer(200, &format!("application/json\r\nETag: {}", tag(self)), body.as_bytes())
     }
 }
 

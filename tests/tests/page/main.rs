@@ -23,6 +23,7 @@ mod page;
 mod plain_host;
 mod problems;
 mod rig;
+mod rig_alerts;
 mod static_host;
 
 /// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.

@@ -2,7 +2,7 @@
 
 use crate::{
     accessible::violations,
-    agent::{Agent, CODE, TOKEN, golden, hello, telemetry},
+    agent::{Agent, CODE, TOKEN, golden, hello, now_ms, telemetry},
     means::{Means, named},
     page::{LAPTOP, PHONE, Page, tell_of},
 };
@@ -15,7 +15,7 @@ const NARROW: (u32, u32) = (360, 740);
 const STATE: &str = "document.querySelector('[data-testid=connection]')?.textContent ?? ''";
 
 /// Tells a story of the page and its agent; nothing is opened yet.
-fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
+pub fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     let Some(means) = Means::of(test) else { return };
     let agent = Agent::start(&means.dist);
     let socket = agent.address.replace("http", "ws");
@@ -23,22 +23,22 @@ fn rig(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
 }
 
 /// Opens the page, as a browser that was paired.
-async fn open_paired(page: &Page) {
+pub async fn open_paired(page: &Page) {
     // Any page of the same origin: what is kept is the origin's.
     go(page, "diagnose").await;
     page.script(&format!("localStorage.setItem('headroom.token', '{TOKEN}')")).await;
     go(page, "rig").await;
 }
 
-async fn go(page: &Page, path: &str) {
+pub async fn go(page: &Page, path: &str) {
     page.browser.driver.goto(format!("{}{path}", page.address)).await.expect("the page opens");
 }
 
-async fn until_state(page: &Page, words: &str) {
+pub async fn until_state(page: &Page, words: &str) {
     page.until(&format!("it says {words:?}"), &format!("({STATE}).includes({words:?})")).await;
 }
 
-async fn until_says(page: &Page, selector: &str, words: &str) {
+pub async fn until_says(page: &Page, selector: &str, words: &str) {
     let says =
         format!("document.querySelector({selector:?})?.textContent.replaceAll('\\u00a0', ' ').includes({words:?})");
     page.until(&format!("{selector} says {words:?}"), &says).await;
@@ -71,6 +71,7 @@ fn readings_are_drawn_as_they_come() {
         // The card is lost, and back.
         agent.say(golden("inventory.json"));
         page.until("it is drawn as lost", "document.querySelector('.gpu--lost')").await;
+        assert!(page.value::<bool>("!document.querySelector('.gpu__plan')").await, "there is nothing to plan against");
         let mut back = golden("inventory.json");
         back["gpus"][0]["present"] = json!(true);
         agent.say(back);
@@ -153,8 +154,69 @@ fn silence_is_told() {
         agent.feed(false);
         until_state(page, "Stale").await;
         page.until("it looks old", "document.querySelector('.rig__body--old')").await;
+        until_says(page, "[data-testid=as-of]", "What is shown is from").await;
         agent.feed(true);
         until_state(page, "Live").await;
+        page.until("it is of now", "document.querySelector('[data-testid=as-of]').textContent === ''").await;
+    });
+}
+
+#[test]
+fn a_token_that_is_revoked_leaves_figures_that_say_from_when_they_are() {
+    rig("a_token_that_is_revoked_leaves_figures_that_say_from_when_they_are", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        let mut refused = golden("refused.json");
+        (refused["code"], refused["message"]) = (json!("bad_token"), json!("Unknown."));
+        agent.answer(vec![refused]);
+        agent.restart(true);
+        until_says(page, "[data-testid=access]", "does not know the token").await;
+        page.until("it looks old", "document.querySelector('.rig__body--old [data-testid=gpu]')").await;
+        until_says(page, "[data-testid=as-of]", "What is shown is from").await;
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn losses_that_do_not_arrive_are_asked_for_again() {
+    rig("losses_that_do_not_arrive_are_asked_for_again", async |page, agent| {
+        let why = json!({ "code": "history", "message": "History cannot be read.", "supported": [1] });
+        agent.answer_rest("GET /api/runs/", 503, why);
+        open_paired(page).await;
+        until_says(page, "[data-testid=losses]", "did not arrive: History cannot be read.").await;
+        let what = json!({ "kind": "run_iteration", "iter": 7, "loss": 1.5, "time_ms": 100.0 });
+        let event = json!({ "id": 1, "time_ms": 1, "run": "0123456789abcdef", "what": what });
+        agent.answer_rest("GET /api/runs/", 200, json!([event]));
+        page.until("they are drawn", "document.querySelector('[data-testid=losses] path[d*=M]')").await;
+        // What the browser says of the answer that was none.
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn what_happened_is_told_once_with_its_time() {
+    rig("what_happened_is_told_once_with_its_time", async |page, agent| {
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        let id = golden("hello.json")["last_event"].as_u64().expect("a number");
+        let gpu = &golden("hello.json")["gpus"][0]["uuid"];
+        for (n, what) in [
+            json!({ "kind": "card_lost", "gpu": gpu }),
+            json!({ "kind": "alert", "alert": { "on": "card_lost" }, "gpu": gpu, "value": null }),
+            json!({ "kind": "card_back", "gpu": gpu }),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            agent.say(json!({ "type": "event", "id": id + 1 + n as u64, "time_ms": now_ms(), "what": what }));
+        }
+        until_says(page, "[data-testid=log]", "answers again").await;
+        let lines: Vec<String> =
+            page.value("[...document.querySelectorAll('[data-testid=log] li')].map((line) => line.textContent)").await;
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].contains("GeForce RTX 4070 stopped answering"), "{lines:?}");
+        let has_seconds = "/\\d\\d:\\d\\d:\\d\\d/.test(document.querySelector('.log__time').textContent)";
+        assert!(page.value::<bool>(has_seconds).await, "{lines:?}");
     });
 }
 
@@ -250,6 +312,38 @@ fn a_run_shows_its_losses_its_end_and_what_to_change() {
 }
 
 #[test]
+fn a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language() {
+    rig("a_run_that_is_not_the_planned_one_says_so_in_the_page_s_language", async |page, agent| {
+        open_paired(page).await;
+        go(page, "rig?lang=de").await;
+        until_says(page, "[data-testid=run-name]", "shakespeare-char").await;
+        until_says(page, "[data-testid=facts]", "8,00 GiB vorhergesagt").await;
+        let id = golden("hello.json")["last_event"].as_u64().expect("a number");
+        let happens = |n: u64, what: Value| {
+            let event = json!({ "type": "event", "id": id + n, "time_ms": 1, "run": "0123456789abcdef", "what": what });
+            agent.say(event);
+        };
+        let contradiction = json!({ "figure": "parameters_millions", "printed": 162.19, "planned": 123.587 });
+        happens(1, json!({ "kind": "run_unplanned", "contradiction": contradiction, "max_iters": null }));
+        until_says(page, "[data-testid=unplanned]", "Keine Vorhersage").await;
+        until_says(page, "[data-testid=unplanned]", "162,19").await;
+        until_says(page, "[data-testid=unplanned]", "123,59").await;
+        assert!(!page.text("[data-testid=facts]").await.contains("vorhergesagt"));
+        happens(2, json!({ "kind": "run_oom", "message": "CUDA out of memory. Tried to allocate 6.14 GiB." }));
+        let english = json!({ "sentence": "It failed on logits.", "change": "the same training" });
+        happens(3, json!({ "kind": "run_diagnosed", "diagnosis": english }));
+        until_says(page, "[data-testid=diagnosis][lang=en]", "It failed on logits.").await;
+        let mut worded = english;
+        worded["others"] = json!([
+            { "language": "zh", "sentence": "它在 logits 上失败。" },
+            { "language": "de", "sentence": "Er scheitert an logits.", "change": "gleiches Training" }
+        ]);
+        happens(4, json!({ "kind": "run_diagnosed", "diagnosis": worded }));
+        until_says(page, "[data-testid=diagnosis][lang=de]", "Er scheitert an logits.gleiches Training").await;
+    });
+}
+
+#[test]
 fn a_card_opens_in_the_calculator_as_it_is_now() {
     rig("a_card_opens_in_the_calculator_as_it_is_now", async |page, agent| {
         open_paired(page).await;
@@ -258,6 +352,10 @@ fn a_card_opens_in_the_calculator_as_it_is_now() {
         agent.say(golden("slow.json"));
         until_says(page, "[data-testid=processes]", "python train.py").await;
         until_says(page, "[data-metric='1']", "50 %").await;
+        // A link as any other: a middle click opens the same.
+        let one = 1_u64 << 30;
+        let leads = format!("document.querySelector('.gpu__plan').getAttribute('href').includes('&others={one}')");
+        page.until("the link says how the card is", &leads).await;
         page.click(".gpu__plan").await;
         page.until("the calculator answers", "document.querySelector('#verdict[data-fits]')").await;
         let fragment: String = page.value("location.hash").await;
@@ -376,6 +474,8 @@ fn the_rig_is_accessible_and_no_wider_than_its_window() {
                     all.extend(found.into_iter().map(|found| format!("{state}, {scheme}, {size:?}: {found}")));
                     let width: u32 = page.value("document.documentElement.scrollWidth").await;
                     assert!(width <= size.0, "{state}: {width} of {size:?}");
+                    let aside = "[...document.querySelectorAll('.rig__scroll')].some((list) => list.scrollWidth > list.clientWidth)";
+                    assert!(!page.value::<bool>(aside).await, "{state}: a list scrolls sideways at {size:?}");
                 }
             }
             page.resize(LAPTOP).await;

@@ -12,7 +12,10 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Headers, RequestInit, Response, window};
 
-use crate::state::rig::connection::Probe;
+use crate::{
+    state::rig::connection::Probe,
+    text::{self, t},
+};
 
 /// Why a request has no answer, in words: the agent's, else the browser's.
 pub type Failed = String;
@@ -33,11 +36,22 @@ struct Paired {
 }
 
 async fn fetch(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> Result<Response, Failed> {
-    let words = |error: JsValue| {
-        let message = Reflect::get(&error, &JsValue::from_str("message")).ok().and_then(|message| message.as_string());
-        message.unwrap_or_else(|| format!("{error:?}"))
-    };
-    let headers = Headers::new().map_err(words)?;
+    send(Headers::new().map_err(words)?, method, path, token, body).await
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
+fn words(error: JsValue) -> Failed {
+    let message = Reflect::get(&error, &JsValue::from_str("message")).ok().and_then(|message| message.as_string());
+    message.unwrap_or_else(|| format!("{error:?}"))
+}
+
+async fn send(
+    headers: Headers,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Option<&str>,
+) -> Result<Response, Failed> {
     if let Some(token) = token {
         headers.set("authorization", &format!("Bearer {token}")).map_err(words)?;
     }
@@ -53,15 +67,18 @@ async fn fetch(method: &str, path: &str, token: Option<&str>, body: Option<&str>
     JsFuture::from(sent).await.map_err(words)?.dyn_into().map_err(words)
 }
 
-async fn text(response: &Response) -> String {
+async fn body_of(response: &Response) -> String {
     let Ok(text) = response.text() else { return String::new() };
     JsFuture::from(text).await.ok().and_then(|text| text.as_string()).unwrap_or_default()
 }
 
 /// The answer's text, or the agent's words where it refuses.
 async fn ask(method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> Result<String, Failed> {
-    let response = fetch(method, path, token, body).await?;
-    let text = text(&response).await;
+    read(fetch(method, path, token, body).await?).await
+}
+
+async fn read(response: Response) -> Result<String, Failed> {
+    let text = body_of(&response).await;
     if response.ok() {
         return Ok(text);
     }
@@ -76,7 +93,12 @@ pub async fn body(path: &str, token: &str) -> Result<String, Failed> {
 
 async fn get<T: DeserializeOwned>(path: &str, token: &str) -> Result<T, Failed> {
     let text = ask("GET", path, Some(token), None).await?;
-    serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))
+    serde_json::from_str(&text).map_err(|_| not_understood())
+}
+
+/// What a person can do about an answer of another version.
+fn not_understood() -> Failed {
+    t(text::RIG_NOT_UNDERSTOOD).to_owned()
 }
 
 /// What answers where an agent should: an agent says what it can be asked, or refuses in JSON.
@@ -91,7 +113,7 @@ pub async fn probe() -> Probe {
 pub async fn pair(code: &str, name: &str) -> Result<String, Failed> {
     let body = serde_json::json!({ "code": code, "name": name }).to_string();
     let text = ask("POST", "api/pair", None, Some(&body)).await?;
-    serde_json::from_str(&text).map(|paired: Paired| paired.token).map_err(|error| error.to_string())
+    serde_json::from_str(&text).map(|paired: Paired| paired.token).map_err(|_| not_understood())
 }
 
 /// A card over a range of time.
@@ -124,17 +146,40 @@ fn events_of(list: &str) -> Result<Vec<Event>, Failed> {
     match serde_json::from_str(&message) {
         Ok(ServerMessage::Past(past)) => Ok(past.events),
         Ok(_) => Ok(vec![]),
-        Err(error) => Err(error.to_string()),
+        Err(_) => Err(not_understood()),
     }
 }
 
-/// What the owner set.
-pub async fn settings(token: &str) -> Result<Settings, Failed> {
-    get("api/settings", token).await
+/// The name of the settings in an answer.
+fn tag(response: &Response) -> String {
+    response.headers().get("etag").ok().flatten().unwrap_or_default()
 }
 
-/// Sets it.
-pub async fn set_settings(token: &str, settings: &Settings) -> Result<(), Failed> {
+/// What the owner set, and the agent's name for it.
+pub async fn settings(token: &str) -> Result<(Settings, String), Failed> {
+    let response = fetch("GET", "api/settings", Some(token), None).await?;
+    let tag = tag(&response);
+    serde_json::from_str(&read(response).await?).map(|settings| (settings, tag)).map_err(|error| error.to_string())
+}
+
+/// Sets it in the place of what has this name, and gives its own; nothing where something else is set meanwhile.
+pub async fn set_settings(token: &str, settings: &Settings, before: &str) -> Result<Option<String>, Failed> {
     let body = serde_json::to_string(settings).map_err(|error| error.to_string())?;
-    ask("PUT", "api/settings", Some(token), Some(&body)).await.map(drop)
+    let headers = Headers::new().map_err(words)?;
+    headers.set("if-match", before).map_err(words)?;
+    let response = send(headers, "PUT", "api/settings", Some(token), Some(&body)).await?;
+    if response.status() == 412 {
+        return Ok(None);
+    }
+    let tag = tag(&response);
+    read(response).await.map(|_| Some(tag))
+}
+
+/// Dismisses the alert that went off by an event; one that is over or dismissed already is as good.
+pub async fn dismiss(token: &str, event: u64) -> Result<(), Failed> {
+    let response = fetch("DELETE", &format!("api/alerts/{event}"), Some(token), None).await?;
+    if response.status() == 404 {
+        return Ok(());
+    }
+    read(response).await.map(drop)
 }

@@ -2,16 +2,26 @@
 //! times as people write them.
 
 use js_sys::{Date, Object, Reflect};
-use leptos::prelude::{document, window};
+use leptos::{
+    prelude::{document, request_animation_frame, window},
+    task::spawn_local,
+};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{Element, Event, Notification, NotificationOptions, NotificationPermission};
+use web_sys::{
+    HtmlElement, Notification, NotificationOptions, NotificationPermission, RegistrationOptions,
+    ServiceWorkerContainer, ServiceWorkerRegistration,
+};
 
 use super::{language, listen, local_storage};
 
 const TOKEN_KEY: &str = "headroom.token";
 const NEIGHBOURS_KEY: &str = "headroom.rigs";
 const NOTIFY_KEY: &str = "headroom.notify";
+/// The page, which is all that its worker is for: also as `rig.html`.
+const PAGE: &str = "rig";
+/// The worker that shows notifications; it has no other business.
+const WORKER: &str = "rig-notify.js";
 
 /// Milliseconds since 1970 by this machine's clock, which goes on while it sleeps.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole milliseconds after 1970")]
@@ -111,23 +121,69 @@ pub async fn ask_to_notify() -> Notify {
         drop(JsFuture::from(asked).await);
     }
     keep(NOTIFY_KEY, Some("1"));
-    notify_state()
+    let state = notify_state();
+    if let (Notify::On, Some(workers)) = (state, workers()) {
+        let options = RegistrationOptions::new();
+        options.set_scope(&beside(PAGE));
+        // Without one it is told as long as the page is there, where the browser does that.
+        drop(JsFuture::from(workers.register_with_options(&beside(WORKER), &options)).await);
+    }
+    state
 }
 
 /// Shows none any more.
 pub fn stop_notifying() {
     keep(NOTIFY_KEY, None);
+    spawn_local(async {
+        if let Some(worker) = registration().await
+            && let Ok(gone) = worker.unregister()
+        {
+            drop(JsFuture::from(gone).await);
+        }
+    });
+}
+
+/// The browser's service workers; none on a page that is not secure, and in some private windows.
+fn workers() -> Option<ServiceWorkerContainer> {
+    let navigator = window().navigator();
+    let has_any = Reflect::get(&navigator, &JsValue::from_str("serviceWorker")).is_ok_and(|any| any.is_object());
+    has_any.then(|| navigator.service_worker())
+}
+
+async fn registration() -> Option<ServiceWorkerRegistration> {
+    let found = JsFuture::from(workers()?.get_registration_with_document_url(&beside(PAGE))).await.ok()?;
+    found.dyn_into().ok()
+}
+
+/// The address of something beside the page.
+fn beside(name: &str) -> String {
+    super::folder() + name
 }
 
 /// Shows one in the place of an earlier one of the same tag. Phones take notifications from service workers alone; what
-/// is not shown there is on the page and went to the webhook.
+/// is shown nowhere is on the page and went to the webhook.
 pub fn notify(title: &str, words: &str, tag: &str) {
-    if notify_state() == Notify::On {
-        let options = NotificationOptions::new();
-        options.set_body(words);
-        options.set_tag(tag);
-        drop(Notification::new_with_options(title, &options));
+    if notify_state() != Notify::On {
+        return;
     }
+    let options = NotificationOptions::new();
+    options.set_body(words);
+    options.set_tag(tag);
+    options.set_icon(&beside("rig-icon-192.png"));
+    // Where a press leads when the page is closed by then.
+    options.set_data(&JsValue::from_str(&(beside(PAGE) + &super::query())));
+    let title = title.to_owned();
+    spawn_local(async move {
+        // A worker that is not at work yet refuses.
+        let by_worker = registration().await.and_then(|worker| {
+            worker.active()?;
+            worker.show_notification_with_options(&title, &options).ok()
+        });
+        match by_worker {
+            Some(shown) => drop(JsFuture::from(shown).await),
+            None => drop(Notification::new_with_options(&title, &options)),
+        }
+    });
 }
 
 /// A moment as people of the shown language write it; `is_long` has its day, else its seconds.
@@ -143,11 +199,18 @@ pub fn moment(time_ms: u64, is_long: bool) -> String {
     date.to_locale_string(&language(), &options).into()
 }
 
-/// Gives the link that is being followed another address.
-pub fn lead(event: &Event, href: &str) {
-    let link = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
-    if let Some(link) = link {
-        drop(link.set_attribute("href", href));
+/// Where something with an id that begins so has the keyboard's focus, which is about to be drawn anew, it has the focus
+/// again afterwards; or what the selector finds, where it is gone.
+pub fn keep_focus(beginning: &str, selector: &'static str) {
+    let id = document().active_element().map(|element| element.id()).filter(|id| id.starts_with(beginning));
+    if let Some(id) = id {
+        request_animation_frame(move || {
+            let other = || document().query_selector(selector).ok().flatten();
+            let next = document().get_element_by_id(&id).or_else(other);
+            if let Some(next) = next.and_then(|next| next.dyn_into::<HtmlElement>().ok()) {
+                drop(next.focus());
+            }
+        });
     }
 }
 

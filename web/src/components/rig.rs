@@ -13,7 +13,10 @@ pub mod status;
 use headroom_shared::protocol::{alert::Settings, history::History};
 use leptos::prelude::*;
 
-use crate::state::rig::{Changed, Rig, connection::Connection, plot::Range, run::current};
+use crate::state::{
+    rig::{Changed, Rig, alerts::Form, connection::Connection, run::current},
+    rig_charts::view::Range,
+};
 
 /// What a part asks of the page, which alone speaks with the agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +27,10 @@ pub enum Ask {
     Token(String),
     /// To forget the token.
     Forget,
-    /// To keep what the owner set.
-    Save(Settings),
+    /// To keep what was made of the form.
+    Save,
+    /// To dismiss the alert that went off by this event.
+    Dismiss(u64),
 }
 
 /// A piece of history that was fetched, or why it was not.
@@ -86,10 +91,16 @@ pub struct Desk {
     pub chosen_run: RwSignal<Option<String>>,
     /// History of the shown run's card, over the run.
     pub run_history: RwSignal<Fetched>,
+    /// Why the losses of the shown run did not arrive.
+    pub losses_fault: RwSignal<Option<String>>,
     /// What the owner set.
     pub settings: RwSignal<Settings>,
+    /// The same as it is being changed.
+    pub form: RwSignal<Form>,
     /// Whether that is kept.
     pub kept: RwSignal<Kept>,
+    /// Why an alert could not be dismissed, in words; or nothing.
+    pub not_dismissed: RwSignal<String>,
     /// Takes what a part asks.
     pub ask: Callback<Ask>,
 }
@@ -108,8 +119,11 @@ impl Desk {
             ahead_ms: RwSignal::new(0),
             chosen_run: RwSignal::new(None),
             run_history: RwSignal::new(Fetched::Nothing),
+            losses_fault: RwSignal::new(None),
             settings: RwSignal::new(Settings::default()),
+            form: RwSignal::new(Form::default()),
             kept: RwSignal::new(Kept::Unknown),
+            not_dismissed: RwSignal::new(String::new()),
             ask,
         }
     }

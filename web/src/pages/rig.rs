@@ -5,22 +5,19 @@ mod history;
 
 use leptos::prelude::*;
 
-use crate::{
-    components::{
-        dynamic::{flag, part},
-        header::Header,
-        rig::{
-            access::Access,
-            alerts::{Alerts, Fired},
-            gpu::Gpus,
-            log::Log,
-            neighbours::Neighbours,
-            processes::Processes,
-            run::RunPanel,
-            status::{About, Status, Trouble},
-        },
+use crate::components::{
+    dynamic::{flag, part},
+    header::Header,
+    rig::{
+        access::Access,
+        alerts::{Alerts, Fired},
+        gpu::Gpus,
+        log::Log,
+        neighbours::Neighbours,
+        processes::Processes,
+        run::RunPanel,
+        status::{About, Status, Trouble},
     },
-    state::rig::connection::Stage,
 };
 
 /// The page.
@@ -34,7 +31,7 @@ pub fn RigPage() -> impl IntoView {
     let has_cards = Memo::new(move |_| desk.about(|rig| !rig.cards.is_empty()));
     let is_old = move || {
         let now_ms = desk.now_ms.get();
-        desk.connection.with(|connection| connection.stage != Stage::Live || connection.is_stale(now_ms))
+        desk.connection.with(|connection| connection.is_old(now_ms))
     };
     view! {
         <Header page=3 leave=Callback::new(|()| {}) />

@@ -5,8 +5,8 @@ pub mod alerts;
 pub mod card;
 pub mod connection;
 pub mod link;
+pub mod memory;
 pub mod neighbours;
-pub mod plot;
 pub mod processes;
 pub mod run;
 #[cfg(test)]
@@ -18,12 +18,12 @@ use std::collections::VecDeque;
 
 use headroom_shared::protocol::{
     After, Hello, Scope, ServerMessage, Slow, Telemetry,
-    alert::Alert,
+    alert::{Alert, FIRED_MAX, Fired},
     event::{Event, What},
     gpu::Gpu,
     history::{History, Past},
     host::HostSample,
-    run::Run,
+    run::{Run, RunStatus},
     state::{DriverState, State},
 };
 
@@ -36,8 +36,8 @@ const CARDS_MAX: usize = 64;
 const RUNS_MAX: usize = 200;
 /// Lines of what happened.
 const LOG_MAX: usize = 50;
-/// Alerts that can be on at once.
-const FIRED_MAX: usize = 100;
+/// Two events so near to each other can be of one thing: an alert is looked for once a second.
+const SAME_MS: u64 = 3_000;
 /// Events that wait while older ones are being sent; more of them is a rig that has to be asked anew.
 const HELD_MAX: usize = 5_000;
 
@@ -50,21 +50,6 @@ pub struct Watched {
     pub losses: Losses,
     /// Whether the losses from before this page was opened are there too.
     pub is_whole: bool,
-}
-
-/// An alert that is on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fired {
-    /// Which.
-    pub alert: Alert,
-    /// The card's UUID, or none.
-    pub gpu: Option<String>,
-    /// The run, or none.
-    pub run: Option<String>,
-    /// The value that passed the bound.
-    pub value: Option<f64>,
-    /// Since when.
-    pub time_ms: u64,
 }
 
 /// What a message changed, so that only that is drawn anew.
@@ -113,7 +98,7 @@ pub struct Rig {
     pub host: Option<HostSample>,
     /// Newest first.
     pub runs: Vec<Watched>,
-    /// What is on.
+    /// What is on, newest first.
     pub fired: Vec<Fired>,
     /// What happened, newest first.
     pub log: VecDeque<Event>,
@@ -123,7 +108,7 @@ pub struct Rig {
     pub newest_ms: u64,
     /// Number of the newest event.
     newest_event: u64,
-    /// Runs as the agent told them last have all events up to this one in them.
+    /// Runs and alerts as the agent told them last have all events up to this one in them.
     folded_event: u64,
     /// Events that wait for older ones; `None` where nothing was missed.
     held: Option<Vec<Event>>,
@@ -198,6 +183,8 @@ impl Rig {
         }
         (self.name, self.agent, self.scope) = (hello.name, hello.agent, Some(hello.scope));
         self.folded_event = hello.last_event;
+        self.fired = hello.alerts;
+        self.fired.truncate(FIRED_MAX);
         self.held = (asked && self.newest_event < hello.last_event).then(Vec::new);
         self.is_behind = false;
         self.state = Some(hello.state);
@@ -255,7 +242,12 @@ impl Rig {
             self.take_telemetry(telemetry);
         }
         for event in past.events {
-            self.take_event(event);
+            // From before a first greeting, which has all that follows from them.
+            if event.id <= self.newest_event && event.what.has_line() {
+                self.remember(event);
+            } else {
+                self.take_event(event);
+            }
         }
         if let (Some(slow), None) = (past.slow, &self.host) {
             self.take_slow(slow);
@@ -303,10 +295,23 @@ impl Rig {
         }
         self.newest_event = self.newest_event.max(event.id);
         self.fold(&event);
-        self.fire(&event);
-        if is_told(&event.what) {
+        if event.id == 0 || event.id > self.folded_event {
+            Fired::take(&mut self.fired, &event);
+        }
+        if self.is_told(&event, self.log.front()) {
             self.log.push_front(event);
             self.log.truncate(LOG_MAX);
+        }
+    }
+
+    /// A line of what happened before the page was opened, at its place.
+    fn remember(&mut self, event: Event) {
+        if self.log.iter().all(|known| known.id != event.id) {
+            let at = self.log.iter().position(|known| known.id != 0 && known.id < event.id).unwrap_or(self.log.len());
+            if self.is_told(&event, self.log.get(at)) {
+                self.log.insert(at, event);
+                self.log.truncate(LOG_MAX);
+            }
         }
     }
 
@@ -332,48 +337,36 @@ impl Rig {
         }
     }
 
-    fn fire(&mut self, event: &Event) {
-        match &event.what {
-            What::Alert { alert, gpu, value } => {
-                self.fired.retain(|fired| !fired.is(alert, gpu.as_ref(), event.run.as_ref()));
-                let fired = Fired {
-                    alert: *alert,
-                    gpu: gpu.clone(),
-                    run: event.run.clone(),
-                    value: *value,
-                    time_ms: event.time_ms,
-                };
-                self.fired.insert(0, fired);
-                self.fired.truncate(FIRED_MAX);
+    /// Whether an event has a line among what happened, behind the line before it: what another line says already is
+    /// not said twice.
+    fn is_told(&self, event: &Event, before: Option<&Event>) -> bool {
+        let is_new = match &event.what {
+            // The event of the card or of the run itself is told, with when it is over.
+            What::Alert { alert, .. } | What::AlertOver { alert, .. } => {
+                !matches!(alert, Alert::CardLost | Alert::RunFailed)
             }
-            What::AlertOver { alert, gpu } => {
-                self.fired.retain(|fired| !fired.is(alert, gpu.as_ref(), event.run.as_ref()));
+            // That it ran out of memory says how it ended.
+            What::RunStatus { status: RunStatus::Exited { code: 1.. } | RunStatus::Killed { .. }, .. } => {
+                let is_oom = |before: &Event| before.run == event.run && matches!(before.what, What::RunOom { .. });
+                !self.log.iter().any(is_oom)
             }
-            // What an agent that was started again does not know of is not on.
-            What::AgentStarted { .. } => self.fired.clear(),
-            _ => {}
-        }
+            what => what.has_line(),
+        };
+        is_new && !before.is_some_and(|before| says_same(event, before))
     }
 }
 
-impl Fired {
-    fn is(&self, alert: &Alert, gpu: Option<&String>, run: Option<&String>) -> bool {
-        self.alert == *alert && self.gpu.as_ref() == gpu && (gpu.is_some() || self.run.as_ref() == run)
-    }
-}
-
-/// Whether an event has a line among what happened; those that come many times a minute are in the run's curve.
-const fn is_told(what: &What) -> bool {
-    !matches!(
-        what,
-        What::RunIteration(_)
-            | What::RunEvaluation(_)
-            | What::RunConfig { .. }
-            | What::RunParameters { .. }
-            | What::RunPlanned { .. }
-            | What::RunMemory { .. }
-            | What::Unknown
-    )
+/// Whether an event that follows another says what that one says: that a run stands still, or goes on.
+fn says_same(event: &Event, before: &Event) -> bool {
+    let stands_still = |what: &What| match what {
+        What::RunStatus { status: RunStatus::Stalled { .. }, .. }
+        | What::Alert { alert: Alert::NoProgress { .. }, .. } => Some(true),
+        What::RunStatus { .. } | What::AlertOver { alert: Alert::NoProgress { .. }, .. } => Some(false),
+        _ => None,
+    };
+    let is_near = event.time_ms.abs_diff(before.time_ms) <= SAME_MS;
+    let said = stands_still(&event.what);
+    is_near && event.run == before.run && said.is_some() && said == stands_still(&before.what)
 }
 
 #[cfg(test)]

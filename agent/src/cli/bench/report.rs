@@ -25,6 +25,8 @@ pub enum Kind {
     Webgpu,
     /// Reading the cards.
     Telemetry,
+    /// Keeping what was read.
+    History,
 }
 
 #[derive(Debug, Serialize)]

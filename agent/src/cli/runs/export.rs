@@ -4,7 +4,7 @@ use std::{fmt::Write as _, io::Write as _, path::Path};
 
 use headroom_shared::protocol::{
     event::What,
-    history::{History, Metric},
+    history::{Group, History, Metric},
     run::{Evaluation, Iteration, Run},
 };
 use serde::Serialize;
@@ -13,7 +13,7 @@ use super::{DATA_DIR, Error, Exit, Flag, JSON, Request, SCHEMA, UsageError, foun
 use crate::{
     cli::{self, args::Refusal},
     clock::now_ms,
-    store::{Archive, Card, calendar},
+    store::{Archive, Card, Subject, calendar},
     train::files::{self, Disk},
 };
 
@@ -51,6 +51,21 @@ const GPU: Flag<Request> = Flag {
         Ok(())
     },
 };
+const READINGS: Flag<Request> = Flag {
+    name: "readings",
+    value: Some("fast|slow|host"),
+    doc: "Which telemetry: a card's of ten times a second; its fan, PCIe,\nenergy and ECC, once a second; the machine's [default: fast]",
+    set: |request, readings| {
+        let group = match readings {
+            "fast" => Group::Fast,
+            "slow" => Group::Slow,
+            "host" => Group::Host,
+            _ => return Err(format!("{readings:?} is none of fast, slow, host").into()),
+        };
+        request.group = Some(group);
+        Ok(())
+    },
+};
 const FROM: Flag<Request> = Flag {
     name: "from",
     value: Some("TIME"),
@@ -71,9 +86,9 @@ const TO: Flag<Request> = Flag {
 };
 
 /// What the command takes.
-pub const FLAGS: &[Flag<Request>] = &[FORMAT, OUT, GPU, FROM, TO, DATA_DIR];
+pub const FLAGS: &[Flag<Request>] = &[FORMAT, OUT, GPU, READINGS, FROM, TO, DATA_DIR];
 /// What all of the commands take, for their help.
-pub const HELP: &[Flag<Request>] = &[JSON, FORMAT, OUT, GPU, FROM, TO, DATA_DIR];
+pub const HELP: &[Flag<Request>] = &[JSON, FORMAT, OUT, GPU, READINGS, FROM, TO, DATA_DIR];
 
 fn time(text: &str) -> Result<u64, Refusal> {
     let time_ms = calendar::parse(text, now_ms());
@@ -97,15 +112,21 @@ struct At<T> {
     what: T,
 }
 
-/// What is written of a card as JSON.
+/// What is written of a card, or of the machine, as JSON.
 #[derive(Debug, Serialize)]
 struct OfCard {
     schema: u32,
-    gpu: String,
-    name: String,
-    metrics: [Metric; Metric::ALL.len()],
+    #[serde(flatten)]
+    card: Option<Named>,
+    metrics: &'static [Metric],
     /// Oldest first, each in rows of its own width.
     parts: Vec<History>,
+}
+
+#[derive(Debug, Serialize)]
+struct Named {
+    gpu: String,
+    name: String,
 }
 
 /// Runs the command.
@@ -113,7 +134,18 @@ struct OfCard {
 /// # Errors
 /// There is no such run or card, or it cannot be read or written.
 pub fn run(request: &Request) -> Result<Exit, cli::Error> {
-    let of_card = request.gpu.is_some() || request.from_ms.is_some() || request.to_ms.is_some();
+    let of_card =
+        request.gpu.is_some() || request.group.is_some() || request.from_ms.is_some() || request.to_ms.is_some();
+    if let (Some(from_ms), Some(to_ms)) = (request.from_ms, request.to_ms)
+        && from_ms >= to_ms
+    {
+        let words = "--from has to be before --to: a time ago is the further back, the greater it is";
+        return Err(UsageError::Words(words.to_owned()).into());
+    }
+    if request.group == Some(Group::Host) && request.gpu.is_some() {
+        let words = "--readings host are the machine's, and take no --gpu";
+        return Err(UsageError::Words(words.to_owned()).into());
+    }
     let text = match (&request.word, of_card) {
         (Some(_), true) => {
             return Err(UsageError::Words("runs export takes a run or a card's telemetry, not both".to_owned()).into());
@@ -178,15 +210,21 @@ fn of_run(request: &Request) -> Result<String, Error> {
 
 fn of_a_card(request: &Request) -> Result<String, Error> {
     let archive = request.archive()?;
-    let card = card(&archive, request.gpu.as_deref())?;
+    let group = request.group.unwrap_or_default();
+    let card = match group {
+        Group::Fast | Group::Slow => Some(card(&archive, request.gpu.as_deref())?),
+        Group::Host => None,
+    };
     let to_ms = request.to_ms.unwrap_or_else(|| now_ms() + 1);
-    let parts = archive.kept(&card.uuid, request.from_ms.unwrap_or(0), to_ms)?;
+    let subject = Subject { group, gpu: card.as_ref().map_or("", |card| &card.uuid) };
+    let parts = archive.kept(subject, request.from_ms.unwrap_or(0), to_ms)?;
+    let metrics = group.metrics();
     if request.json {
-        let Card { uuid: gpu, name } = card;
-        return json(&OfCard { schema: SCHEMA, gpu, name, metrics: Metric::ALL, parts });
+        let card = card.map(|Card { uuid: gpu, name }| Named { gpu, name });
+        return json(&OfCard { schema: SCHEMA, card, metrics, parts });
     }
     let mut csv = "time_ms,step_ms".to_owned();
-    for metric in Metric::ALL {
+    for metric in metrics {
         let name = metric.name();
         let _ = write!(csv, ",{name}_min,{name}_mean,{name}_max");
     }

@@ -157,9 +157,10 @@ fn kwh(joules: f64) -> String {
     if kwh < 0.1 { format!("{:.1} Wh", 1000.0 * kwh) } else { format!("{kwh:.2} kWh") }
 }
 
-/// Without what a terminal would obey: names and messages are other programs' texts.
-fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()
+/// Without what a terminal would obey, or write backwards: names and messages are other programs' texts.
+pub fn printable(text: &str) -> String {
+    let is_obeyed = |char: char| char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|char| if is_obeyed(char) { '\u{FFFD}' } else { char }).collect()
 }
 
 #[cfg(test)]
@@ -196,9 +197,9 @@ mod tests {
     #[test]
     fn a_name_is_cut_to_its_place_and_commands_nothing() {
         let style = Style { colour: false, unicode: true, columns: Some(80) };
-        let name = format!("\x1b[2J{}", "x".repeat(100));
+        let name = format!("\x1b[2J\u{202e}{}", "x".repeat(100));
         let text = table(&[Run { name, ..run() }], 0, &style);
         assert!(text.lines().all(|line| line.chars().count() <= 84), "{text}");
-        assert!(!text.contains('\x1b') && text.contains('…'), "{text}");
+        assert!(!text.contains(['\x1b', '\u{202e}']) && text.contains('…'), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use headroom_shared::units::{human_size, parse_size};
 
 use crate::{
-    cli::args::{Flag, UsageError},
+    cli::args::{Flag, InDataFolder, UsageError},
     server::host::{Name, is_origin},
     store::{BYTES_MIN, DAYS_MAX, Keep},
 };
@@ -53,6 +53,12 @@ impl Default for Request {
     }
 }
 
+impl InDataFolder for Request {
+    fn set_data_folder(&mut self, folder: PathBuf) {
+        self.data_dir = Some(folder);
+    }
+}
+
 impl Request {
     /// Holds the options against each other.
     ///
@@ -84,15 +90,7 @@ pub const FLAGS: &[Flag<Request>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "data-dir",
-        value: Some("FOLDER"),
-        doc: "Where history and tokens are kept\n[default: HEADROOM_DATA_DIR, else the user's data folder]",
-        set: |request, text| {
-            request.data_dir = Some(text.into());
-            Ok(())
-        },
-    },
+    Flag::DATA_DIR,
     Flag {
         name: "name",
         value: Some("NAME"),

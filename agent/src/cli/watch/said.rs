@@ -2,7 +2,9 @@
 
 use headroom_shared::{
     advice::{Change, Fix},
-    protocol::run::Diagnosis,
+    decimal::fixed,
+    protocol::run::{Diagnosis, Wording},
+    text::{self, LANGUAGES, Language, Table, Text},
     units::human_size,
 };
 
@@ -36,7 +38,27 @@ pub fn diagnosis(remedy: &Remedy) -> Diagnosis {
         sentence: remedy.explanation.to_string(),
         change: remedy.fix.as_ref().map(outcome),
         command: remedy.fix.as_ref().map(|fix| line(remedy, fix)),
+        others: LANGUAGES[1..].iter().map(|language| worded(remedy, language)).collect(),
     }
+}
+
+fn worded(remedy: &Remedy, language: &Language) -> Wording {
+    let table = Table::of(language);
+    Wording {
+        language: language.code.to_owned(),
+        sentence: table.say(&remedy.explanation),
+        change: remedy.fix.as_ref().map(|fix| table.say(&outcome_text(fix))),
+    }
+}
+
+/// As [`outcome`], of the texts that every language has.
+fn outcome_text(fix: &Fix) -> Text {
+    let effect = fix.effect().text().into();
+    let effect = match fix.step_time_ratio {
+        Some(ratio) => text::and_also(effect, text::fix_time(fixed(ratio * 100.0, 0))),
+        None => effect,
+    };
+    text::and_also(effect, fix.outcome())
 }
 
 /// The command with a change, or the change alone where the command takes none.

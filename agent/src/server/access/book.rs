@@ -167,19 +167,24 @@ impl Book {
     /// The code is not good, the name cannot be, there are too many, or the system has no random bytes.
     pub fn redeem(&mut self, code: &str, name: &str, now_ms: u64) -> Result<Paired, FileError> {
         self.forget_old(now_ms);
-        let given = hash(code);
-        let found = self
-            .codes
-            .iter()
-            .enumerate()
-            .fold(None, |found, (i, code)| if bool::from(code.hash.ct_eq(&given)) { Some(i) } else { found });
-        let Some(i) = found else { return Err(BookError::BadCode.into()) };
+        let Some(i) = self.place_of(code) else { return Err(BookError::BadCode.into()) };
         let scope = self.codes[i].scope;
         check_name(name)?;
         let name = self.free_name(name);
         let token = self.add(&name, scope, now_ms)?;
         self.codes.remove(i);
         Ok(Paired { token, scope, name })
+    }
+
+    /// Whether a code was given out, and is not forgotten yet.
+    pub fn has_code(&self, code: &str) -> bool {
+        self.place_of(code).is_some()
+    }
+
+    fn place_of(&self, code: &str) -> Option<usize> {
+        let given = hash(code);
+        let codes = self.codes.iter().enumerate();
+        codes.fold(None, |found, (i, code)| if bool::from(code.hash.ct_eq(&given)) { Some(i) } else { found })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -206,8 +211,16 @@ impl Book {
 
 fn check_name(name: &str) -> Result<(), BookError> {
     let n_chars = name.chars().count();
-    let seen = !name.chars().any(char::is_control) && name.trim() == name;
+    let seen = !name.chars().any(is_unseen) && name.trim() == name;
     if (1..=NAME_CHARS_MAX).contains(&n_chars) && seen { Ok(()) } else { Err(BookError::BadName) }
+}
+
+/// What a terminal acts upon, and what makes a name look like another one or run backwards: control characters, and those
+/// without a width of their own.
+fn is_unseen(char: char) -> bool {
+    let is_format = matches!(char, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    char.is_control() || is_format
 }
 
 fn secret() -> Result<String, FileError> {
@@ -261,7 +274,9 @@ mod tests {
     fn a_name_that_cannot_be_uses_no_code_up() {
         let mut book = Book::default();
         let code = book.new_code(Scope::Control, NOW_MS).expect("a code");
-        for name in ["", " phone", "pho\nne", "\u{1b}[31m", &"x".repeat(NAME_CHARS_MAX + 1)] {
+        for name in
+            ["", " phone", "pho\nne", "\u{1b}[31m", "pho\u{200b}ne", "\u{202e}enohp", &"x".repeat(NAME_CHARS_MAX + 1)]
+        {
             let error = book.redeem(&code, name, NOW_MS).expect_err(name);
             assert!(matches!(error, FileError::Refused(BookError::BadName)), "{error}");
         }

@@ -4,7 +4,7 @@
 //! other's changes.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -178,7 +178,7 @@ impl AccessFile {
     fn lock(&self) -> Result<File, FileError> {
         let path = self.folder.join(LOCK_NAME);
         let io = |error| FileError::Io { path: path.clone(), error };
-        let file = open_private(&path).map_err(io)?;
+        let file = open_private(&private_file(), &path).map_err(io)?;
         for _ in 0..LOCK_TIME_MAX.as_millis() / LOCK_PAUSE.as_millis() {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
@@ -203,7 +203,8 @@ impl Folder for Private {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        open_private(&path)
+        // And no other, which somebody may have put there in between.
+        open_private(private_file().create_new(true), &path)
     }
 
     fn sync(&self, file: &mut File) -> io::Result<()> {
@@ -223,19 +224,27 @@ impl Folder for Private {
     }
 }
 
-fn open_private(path: &Path) -> io::Result<File> {
-    let file = private_file().open(path)?;
+fn open_private(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.open(path)?;
     #[cfg(unix)]
     give_to_owner(&file, path)?;
     Ok(file)
 }
 
-/// An administrator who adds a token to the history of another user's agent leaves a file that the agent can read.
+/// An administrator who adds a token to the history of another user's agent leaves a file that the agent can read. A
+/// file that has another name besides is not given away: that user may have made this one, of somebody else's file.
 #[cfg(unix)]
 fn give_to_owner(file: &File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};
     let folder = fs::metadata(path.parent().unwrap_or(Path::new(".")))?;
-    if file.metadata()?.uid() == folder.uid() { Ok(()) } else { fchown(file, Some(folder.uid()), Some(folder.gid())) }
+    let own = file.metadata()?;
+    if own.uid() == folder.uid() {
+        return Ok(());
+    }
+    if own.nlink() != 1 {
+        return Err(io::Error::other("it is a file of another user's, and has a second name"));
+    }
+    fchown(file, Some(folder.uid()), Some(folder.gid()))
 }
 
 #[cfg(test)]
@@ -286,6 +295,37 @@ mod tests {
         for name in [NAME, LOCK_NAME] {
             assert_eq!(fs::metadata(folder.path().join(name)).expect("it is there").uid(), owner, "{name}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_somebody_left_leads_nowhere() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = tempfile::tempdir().expect("a place");
+        // As an administrator in the folder of another user's; to anybody else the folder stays.
+        let _ = chown(folder.path(), Some(12_345), Some(12_345));
+        let victim = place.path().join("victim");
+        fs::write(&victim, "mine").expect("a file");
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o644)).expect("for all to read");
+        let before = fs::metadata(&victim).expect("it is there");
+        let file = AccessFile::of(folder.path());
+        let lock = folder.path().join(LOCK_NAME);
+        symlink(&victim, &lock).expect("a link");
+        let error = file.change(|book| book.add("laptop", Scope::View, 7)).expect_err("it is not followed");
+        assert!(matches!(&error, FileError::Io { path, .. } if *path == lock), "{error}");
+        // Nor one to a file that is not there.
+        fs::remove_file(&lock).expect("removed");
+        symlink(place.path().join("new"), &lock).expect("a link");
+        file.change(|book| book.add("laptop", Scope::View, 7)).expect_err("it is not followed");
+        assert!(!place.path().join("new").exists());
+        // Nor is another user's file given away by its second name.
+        fs::remove_file(&lock).expect("removed");
+        fs::hard_link(&victim, &lock).expect("a second name");
+        let _ = file.change(|book| book.add("laptop", Scope::View, 7));
+        let after = fs::metadata(&victim).expect("it is there");
+        assert_eq!((before.uid(), before.mode()), (after.uid(), after.mode()));
+        assert_eq!(fs::read_to_string(&victim).expect("a text"), "mine");
     }
 
     #[test]

@@ -53,6 +53,22 @@ fn a_code_that_is_tried_often_is_not_looked_for() {
 }
 
 #[test]
+fn codes_that_nobody_gave_out_wait_for_no_lock() {
+    let (folder, access, _) = access();
+    let code = access.new_code(Scope::View).expect("a code");
+    let lock = std::fs::File::open(folder.path().join("access.lock")).expect("the lock");
+    lock.lock().expect("held, as by another program");
+    for _ in 0..15 {
+        let bad = access.pair("bad", "phone", HERE);
+        assert!(matches!(bad, Err(AccessError::BadCode)), "{bad:?}");
+    }
+    let good = access.pair(&code, "phone", HERE);
+    assert!(matches!(good, Err(AccessError::File(FileError::Busy { .. }))), "the owner's waits, and is told: {good:?}");
+    drop(lock);
+    access.pair(&code, "phone", HERE).expect("it is still good");
+}
+
+#[test]
 fn requests_have_a_rate() {
     let (_folder, access, file) = access();
     let token = file.change(|book| book.add("laptop", Scope::View, 1)).expect("a token");

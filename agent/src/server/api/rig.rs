@@ -2,22 +2,25 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Query, State as Extract, rejection::QueryRejection},
-};
+use axum::{Json, extract::State as Extract};
 use headroom_shared::protocol::{
     PROTOCOL_VERSION, Slow, Telemetry,
+    alert::Fired,
     gpu::Gpu,
-    history::{History, POINTS_MAX},
+    history::{Group, History, POINTS_MAX},
     state::State as Sources,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::query;
+use super::query::{self, Asked, Read};
 use crate::{
     clock::now_ms,
-    server::{State, archive::asked, error::Refusal},
+    server::{
+        State,
+        archive::{Archive, asked},
+        error::Refusal,
+    },
+    store::Subject,
 };
 
 /// Points of a range where nobody says: about as many as a laptop's window is wide.
@@ -36,10 +39,13 @@ pub struct Rig {
     state: Sources,
     telemetry: Option<Telemetry>,
     slow: Option<Slow>,
+    /// Where history cannot be read there are none, and its state says why.
+    alerts: Vec<Fired>,
 }
 
 /// `GET /api/rig`.
 pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
+    let alerts = asked(&state.archive, Archive::alerts).await.unwrap_or_default();
     let latest = state.hub.latest();
     Json(Rig {
         protocol: PROTOCOL_VERSION,
@@ -52,29 +58,26 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
         state: state.hub.state(),
         telemetry: latest.telemetry.map(|telemetry| Telemetry::clone(&telemetry)),
         slow: latest.slow.map(|slow| Slow::clone(&slow)),
+        alerts,
     })
 }
 
-/// A range of a card's time.
-#[derive(Deserialize)]
-pub struct Range {
-    gpu: String,
-    from_ms: u64,
-    to_ms: u64,
-    points: Option<u64>,
-}
-
 /// `GET /api/history`.
-pub async fn history(
-    Extract(state): Extract<Arc<State>>,
-    range: Result<Query<Range>, QueryRejection>,
-) -> Result<Json<History>, Refusal> {
-    let Range { gpu, from_ms, to_ms, points } = query::read(range)?;
-    let gpu = query::gpu(gpu)?;
-    let n_points = query::count("points", points, POINTS, POINTS_MAX)?;
+pub async fn history(Extract(state): Extract<Arc<State>>, query: Read) -> Result<Json<History>, Refusal> {
+    let asked_for = Asked::read(query)?;
+    let group = asked_for.group()?;
+    let gpu = match group {
+        Group::Fast | Group::Slow => query::gpu(&asked_for)?,
+        // There is one machine.
+        Group::Host => String::new(),
+    };
+    let (from_ms, to_ms) = (asked_for.time_ms("from_ms")?, asked_for.time_ms("to_ms")?);
+    let n_points = asked_for.count("points", POINTS, POINTS_MAX)?;
     // SQLite's numbers have a sign.
     if from_ms >= to_ms || to_ms > i64::MAX as u64 {
-        return Err(Refusal::bad_request("from_ms has to be before to_ms, both in milliseconds since 1970."));
+        return Err(Refusal::bad_request("from_ms has to be before to_ms, and to_ms at most 9223372036854775807."));
     }
-    Ok(Json(asked(&state.archive, move |archive| archive.history(&gpu, from_ms, to_ms, n_points)).await?))
+    let history =
+        asked(&state.archive, move |archive| archive.history(Subject { group, gpu: &gpu }, from_ms, to_ms, n_points));
+    Ok(Json(history.await?))
 }

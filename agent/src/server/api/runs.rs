@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, Query, State as Extract, rejection::QueryRejection},
+    extract::{Path, State as Extract},
     http::StatusCode,
 };
 use headroom_shared::protocol::{event::Event, run::Run};
-use serde::Deserialize;
 
-use super::query;
+use super::query::{self, Asked, Read};
 use crate::server::{State, archive::asked, error::Refusal};
 
 /// Runs where nobody says how many.
@@ -20,18 +19,9 @@ const RUNS_MAX: u64 = 1000;
 /// Events in one answer; the next asks after the last of them.
 pub const EVENTS_MAX: u64 = 1000;
 
-/// How many runs.
-#[derive(Deserialize)]
-pub struct Page {
-    limit: Option<u64>,
-}
-
 /// `GET /api/runs`.
-pub async fn list(
-    Extract(state): Extract<Arc<State>>,
-    page: Result<Query<Page>, QueryRejection>,
-) -> Result<Json<Vec<Run>>, Refusal> {
-    let n = query::count("limit", query::read(page)?.limit, RUNS, RUNS_MAX)?;
+pub async fn list(Extract(state): Extract<Arc<State>>, query: Read) -> Result<Json<Vec<Run>>, Refusal> {
+    let n = Asked::read(query)?.count("limit", RUNS, RUNS_MAX)?;
     let n = usize::try_from(n).unwrap_or(usize::MAX);
     Ok(Json(asked(&state.archive, move |archive| archive.runs(n)).await?))
 }
@@ -42,23 +32,16 @@ pub async fn one(Extract(state): Extract<Arc<State>>, Path(id): Path<String>) ->
     Ok(Json(asked(&state.archive, move |archive| archive.run(&id)).await?))
 }
 
-/// Which events.
-#[derive(Deserialize)]
-pub struct After {
-    #[serde(default)]
-    after: u64,
-    limit: Option<u64>,
-}
-
 /// `GET /api/runs/{id}/events`.
 pub async fn events(
     Extract(state): Extract<Arc<State>>,
     Path(id): Path<String>,
-    after: Result<Query<After>, QueryRejection>,
+    query: Read,
 ) -> Result<Json<Vec<Event>>, Refusal> {
     let id = query::run(id)?;
-    let After { after, limit } = query::read(after)?;
-    let n = usize::try_from(query::count("limit", limit, EVENTS_MAX, EVENTS_MAX)?).unwrap_or(usize::MAX);
+    let asked_for = Asked::read(query)?;
+    let after = asked_for.number("after", "the number of an event")?.unwrap_or(0);
+    let n = usize::try_from(asked_for.count("limit", EVENTS_MAX, EVENTS_MAX)?).unwrap_or(usize::MAX);
     let events = asked(&state.archive, move |archive| {
         // A run that is not there has no events, which is another answer than none.
         archive.run(&id)?;

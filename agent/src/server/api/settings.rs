@@ -5,8 +5,11 @@ use std::sync::Arc;
 use axum::{
     Json,
     extract::{Request, State as Extract},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
 };
 use headroom_shared::protocol::alert::{ALERTS_MAX, Alert, Settings};
+use sha2::{Digest, Sha256};
 
 use super::json;
 use crate::server::{
@@ -25,19 +28,46 @@ const CELSIUS_MAX: u64 = 150;
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
 /// `GET /api/settings`.
-pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Json<Settings>, Refusal> {
-    Ok(Json(asked(&state.archive, Archive::settings).await?))
+pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Response, Refusal> {
+    Ok(answer(&asked(&state.archive, Archive::settings).await?))
 }
 
-/// `PUT /api/settings`: all of them, in the place of those before.
-pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Json<Settings>, Refusal> {
+/// `PUT /api/settings`: all of them, in the place of those that If-Match names.
+pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Response, Refusal> {
+    let wanted = wanted(request.headers())?;
     let settings: Settings = json(request).await?;
     check(&settings).map_err(Refusal::bad_request)?;
     let kept = asked(&state.archive, move |archive| {
-        archive.set_settings(&settings)?;
+        let is_expected = |kept: Option<&Settings>| {
+            wanted.iter().any(|tag| tag == "*" || kept.is_some_and(|kept| *tag == etag(kept)))
+        };
+        archive.set_settings(&settings, &is_expected)?;
         Ok(settings)
     });
-    Ok(Json(kept.await?))
+    Ok(answer(&kept.await?))
+}
+
+/// The tags of If-Match (RFC 9110 section 13.1.1). A weak one is none of ours, and equals none.
+fn wanted(headers: &HeaderMap) -> Result<Vec<String>, Refusal> {
+    let values = headers.get_all(header::IF_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let tags: Vec<String> = values.flat_map(|value| value.split(',')).map(|tag| tag.trim().to_owned()).collect();
+    if tags.is_empty() { Err(Refusal::precondition_required()) } else { Ok(tags) }
+}
+
+/// A strong tag: the same settings have the same one, also after a restart. With its quotes.
+fn etag(settings: &Settings) -> String {
+    let hash = Sha256::digest(serde_json::to_vec(settings).unwrap_or_default());
+    // Half of it is more than enough to tell what one owner sets apart.
+    let digits: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{digits}\"")
+}
+
+fn answer(settings: &Settings) -> Response {
+    let mut response = Json(settings).into_response();
+    if let Ok(tag) = HeaderValue::try_from(etag(settings)) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
 }
 
 fn check(settings: &Settings) -> Result<(), String> {

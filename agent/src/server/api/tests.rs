@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::server::{
-    made::{event, gpu, run},
+    made::{event, fired, gpu, run},
     tests::talk::Server,
 };
 
@@ -57,15 +57,17 @@ fn every_route_is_described_and_every_description_is_a_route() {
 async fn every_description_is_answered_as_it_says() {
     let server = Server::start().await;
     server.place.made.runs.lock().expect("no panic").push(run("ab"));
+    server.place.made.alerts.lock().expect("no panic").push(fired(7));
     assert!(described().len() > 10);
     for (method, path) in described() {
-        let path = path.replace("{id}", "ab");
+        let path = path.replace("{id}", "ab").replace("{event}", "7");
         let path = if path == "/api/history" { format!("{path}?gpu=GPU-0&from_ms=1&to_ms=2") } else { path };
         let bearer = format!("Authorization: Bearer {}", server.place.control);
         let origin = format!("Origin: {}", server.origin());
         let answer = server.sent(&method, &path, &[&bearer, &origin], r#"{"alerts":[],"code":"x","name":"y"}"#).await;
         assert!(![404, 405, 500].contains(&answer.status), "{method} {path}: {answer:?}");
-        let operation = &description()["paths"][path.split('?').next().expect("a path").replace("/ab", "/{id}")]
+        let operation = &description()["paths"]
+            [path.split('?').next().expect("a path").replace("/ab", "/{id}").replace("/7", "/{event}")]
             [method.to_lowercase()];
         let described = &operation["responses"][answer.status.to_string()];
         assert!(described.is_object(), "{method} {path} answers {} and does not say so", answer.status);
@@ -104,9 +106,11 @@ async fn refusals_have_one_form() {
 async fn the_rig_is_told_as_it_is() {
     let server = Server::start().await;
     server.place.state.hub.gpus(vec![gpu(0), gpu(1)]);
+    server.place.made.alerts.lock().expect("no panic").push(fired(7));
     let answer = server.asked("GET", "/api/rig", &server.place.view).await;
     let rig: Value = serde_json::from_str(&answer.body).expect("JSON");
     assert_eq!((rig["protocol"].as_u64(), rig["gpus"][1]["uuid"].as_str()), (Some(1), Some("GPU-1")));
+    assert_eq!(rig["alerts"][0]["event"].as_u64(), Some(7));
     assert!(rig["telemetry"].is_null() && rig["state"]["driver"]["state"] == "starting", "{rig}");
     for required in description()["components"]["schemas"]["Rig"]["required"].as_array().expect("names") {
         assert!(rig.get(required.as_str().expect("a name")).is_some(), "{required}");
@@ -117,26 +121,38 @@ async fn the_rig_is_told_as_it_is() {
 #[tokio::test]
 async fn questions_have_bounds() {
     let server = Server::start().await;
-    for path in [
-        "/api/history",
-        "/api/history?gpu=GPU-0&from_ms=1",
-        "/api/history?gpu=GPU-0&from_ms=2&to_ms=2",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615",
-        "/api/history?gpu=GPU-0&from_ms=-1&to_ms=2",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0",
-        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001",
-        "/api/history?gpu=a%2fb&from_ms=1&to_ms=2",
-        "/api/runs?limit=0",
-        "/api/runs?limit=1001",
-        "/api/runs?limit=x",
-        "/api/runs/ab/events?after=-1",
-        "/api/runs/ab/events?limit=9999",
+    // The refusal says which part of the question is wrong, and what that takes.
+    for (path, says) in [
+        ("/api/history", "gpu is missing; it takes a card's UUID"),
+        ("/api/history?gpu=GPU-0&from_ms=1", "to_ms is missing; it takes milliseconds since 1970"),
+        ("/api/history?gpu=GPU-0&from_ms=2&to_ms=2", "from_ms has to be before to_ms"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=18446744073709551615", "from_ms has to be before to_ms"),
+        ("/api/history?gpu=GPU-0&from_ms=-1&to_ms=2", "from_ms takes milliseconds since 1970"),
+        ("/api/history?gpu=GPU-0&from_ms=yesterday&to_ms=2", "not \\\"yesterday\\\""),
+        ("/api/history?gpu=GPU-0&from_ms=1&from_ms=2&to_ms=2", "from_ms stands there twice"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0", "points takes a number from 1 to 2000, and not 0"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001", "points takes a number from 1 to 2000"),
+        ("/api/history?gpu=a%2fb&from_ms=1&to_ms=2", "gpu takes a card's UUID"),
+        ("/api/history?from_ms=1&to_ms=2&group=slow", "gpu is missing"),
+        ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none", "group takes fast, slow or host"),
+        ("/api/runs?limit=0", "limit takes a number from 1 to 1000"),
+        ("/api/runs?limit=1001", "limit takes a number from 1 to 1000"),
+        ("/api/runs?limit=x", "limit takes a number from 1 to 1000"),
+        ("/api/runs?limit=%ff", "limit takes"),
+        ("/api/runs/ab/events?after=-1", "after takes the number of an event"),
+        ("/api/runs/ab/events?limit=9999", "limit takes a number from 1 to 1000"),
     ] {
         let answer = server.asked("GET", path, &server.place.view).await;
-        assert!(answer.status == 400 && answer.body.contains("bad_request"), "{path}: {answer:?}");
+        let is_told = answer.body.contains("bad_request") && answer.body.contains(says);
+        assert!(answer.status == 400 && is_told, "{path}: {answer:?}");
     }
-    let fits = "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000";
-    assert_eq!(server.asked("GET", fits, &server.place.view).await.status, 200);
+    for fits in [
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000",
+        "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=slow",
+        "/api/history?from_ms=1&to_ms=2&group=host",
+    ] {
+        assert_eq!(server.asked("GET", fits, &server.place.view).await.status, 200, "{fits}");
+    }
     server.stop().await;
 }
 
@@ -174,12 +190,47 @@ async fn settings_are_kept() {
         currency: "€".to_owned(),
     };
     let body = serde_json::to_string(&settings).expect("JSON");
-    assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], &body).await.status, 200);
-    let kept = server.asked("GET", "/api/settings", &server.place.view).await;
-    assert_eq!(serde_json::from_str::<Settings>(&kept.body).expect("settings"), settings);
-    for bad in ["", "{", "[]", r#"{"alerts":[{"on":"memory_above","percent":101}]}"#, r#"{"alerts":[{"on":"x"}]}"#] {
-        assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], bad).await.status, 400, "{bad}");
+    let first = server.asked("GET", "/api/settings", &server.place.view).await.header("etag").to_owned();
+    assert!(first.starts_with('"') && first.len() == 34, "{first}");
+    let put = async |lines: &[&str], body: &str| {
+        let lines = [&[bearer.as_str()], lines].concat();
+        server.sent("PUT", "/api/settings", &lines, body).await
+    };
+    let unnamed = put(&[], &body).await;
+    assert!(unnamed.status == 428 && unnamed.body.contains("If-Match"), "{unnamed:?}");
+    let of_first = format!("If-Match: {first}");
+    let kept = put(&[&of_first], &body).await;
+    assert_eq!(kept.status, 200);
+    assert_ne!(kept.header("etag"), first);
+    let read = server.asked("GET", "/api/settings", &server.place.view).await;
+    assert_eq!(serde_json::from_str::<Settings>(&read.body).expect("settings"), settings);
+    assert_eq!(read.header("etag"), kept.header("etag"));
+    // Whoever read before that changes nothing, and a weak tag is no tag.
+    for old in [of_first, format!("If-Match: W/{}", read.header("etag")), "If-Match: \"\"".to_owned()] {
+        let refused = put(&[&old], r#"{"alerts":[]}"#).await;
+        assert!(refused.status == 412 && refused.body.contains("changed elsewhere"), "{old}: {refused:?}");
     }
+    assert_eq!(server.asked("GET", "/api/settings", &server.place.view).await.body, read.body);
+    let of_both = format!("If-Match: \"x\", {}", read.header("etag"));
+    assert_eq!(put(&[&of_both], r#"{"alerts":[]}"#).await.status, 200);
+    assert_eq!(put(&["If-Match: *"], &body).await.status, 200);
+    for bad in ["", "{", "[]", r#"{"alerts":[{"on":"memory_above","percent":101}]}"#, r#"{"alerts":[{"on":"x"}]}"#] {
+        assert_eq!(put(&["If-Match: *"], bad).await.status, 400, "{bad}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_alert_is_dismissed_by_who_may() {
+    let server = Server::start().await;
+    server.place.made.alerts.lock().expect("no panic").push(fired(7));
+    let (view, control) = (&server.place.view, &server.place.control);
+    assert_eq!(server.asked("DELETE", "/api/alerts/7", view).await.status, 403);
+    assert_eq!(server.asked("DELETE", "/api/alerts/x", control).await.status, 400);
+    let other = server.asked("DELETE", "/api/alerts/18446744073709551615", control).await;
+    assert!(other.status == 404 && other.body.contains("no_alert"), "{other:?}");
+    assert_eq!(server.asked("DELETE", "/api/alerts/7", control).await.status, 204);
+    assert_eq!(server.asked("DELETE", "/api/alerts/7", control).await.status, 404);
     server.stop().await;
 }
 
@@ -194,4 +245,45 @@ async fn a_token_has_its_rate() {
     assert!(statuses.contains(&429), "it made {} requests at once", statuses.len());
     assert_eq!(server.asked("GET", "/api/settings", &server.place.control).await.status, 200, "another token's");
     server.stop().await;
+}
+
+/// One of each kind of rule.
+const RULES: [Alert; 5] = [
+    Alert::TemperatureAbove { celsius: 85 },
+    Alert::MemoryAbove { percent: 95 },
+    Alert::NoProgress { minutes: 10 },
+    Alert::CardLost,
+    Alert::RunFailed,
+];
+
+#[test]
+fn every_rule_has_its_fields_in_the_description() {
+    // A rule that is new does not compile here before it is in the list.
+    let place = |rule: &Alert| match rule {
+        Alert::TemperatureAbove { .. } => 0,
+        Alert::MemoryAbove { .. } => 1,
+        Alert::NoProgress { .. } => 2,
+        Alert::CardLost => 3,
+        Alert::RunFailed => 4,
+    };
+    let schemas = &description()["components"]["schemas"];
+    let alert = &schemas["Alert"];
+    assert_eq!(alert["discriminator"]["propertyName"], "on");
+    let mapping = alert["discriminator"]["mapping"].as_object().expect("a mapping");
+    assert_eq!((mapping.len(), alert["oneOf"].as_array().map(Vec::len)), (RULES.len(), Some(RULES.len())));
+    for (at, rule) in RULES.iter().enumerate() {
+        assert_eq!(place(rule), at);
+        let rule = serde_json::to_value(rule).expect("JSON");
+        let on = rule["on"].as_str().expect("a name");
+        let reference = mapping[on].as_str().expect("a reference");
+        assert!(alert["oneOf"].as_array().is_some_and(|list| list.iter().any(|one| one["$ref"] == reference)), "{on}");
+        let schema = &schemas[reference.strip_prefix("#/components/schemas/").expect("a schema of ours")];
+        assert_eq!(schema["properties"]["on"]["const"], on);
+        let fields: Vec<&String> = rule.as_object().expect("an object").keys().collect();
+        let described: Vec<&String> = schema["properties"].as_object().expect("properties").keys().collect();
+        assert_eq!(fields, described, "{on}");
+        let required: Vec<&str> =
+            schema["required"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+        assert!(fields.iter().all(|field| required.contains(&field.as_str())), "{on}");
+    }
 }

@@ -24,6 +24,10 @@ const TELEMETRY_TIME_MAX_MS: u64 = 10 * 60 * 1000;
 const MOMENTS_MAX: usize = 100;
 /// Events in one message.
 const EVENTS_MAX: usize = 500;
+/// Events that a viewer gets who has none: as many lines as a page has of what happened.
+const FIRST_EVENTS_MAX: usize = 50;
+/// How far back those go.
+const FIRST_EVENTS_TIME_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Pieces still to be read.
 #[derive(Debug)]
@@ -44,15 +48,18 @@ struct Todo {
     /// Events after this, up to and with the other.
     after_event: u64,
     last_event: u64,
+    /// The viewer has nothing yet, and is to be told the newest events after this time.
+    first_after_ms: Option<u64>,
     slow: Option<Arc<Slow>>,
     from_ms: u64,
 }
 
 impl Past {
-    /// What a viewer that has something already missed; who has nothing gets the slow readings alone, so that it need
-    /// not wait for the next.
+    /// What a viewer that has something already missed; who has nothing gets the newest events that have a line, and
+    /// the slow readings, so that it need not wait for the next.
     pub fn new(state: &State, after: Option<After>, subscription: &Subscription, last_event: u64) -> Self {
         let now_ms = now_ms();
+        let first_after_ms = after.is_none().then(|| now_ms.saturating_sub(FIRST_EVENTS_TIME_MAX_MS));
         let after = after.unwrap_or(After { time_ms: now_ms, event: last_event });
         let after_ms = after.time_ms.max(now_ms.saturating_sub(TELEMETRY_TIME_MAX_MS));
         let recent: Vec<_> = subscription.recent.iter().filter(|moment| moment.time_ms > after_ms).cloned().collect();
@@ -64,6 +71,7 @@ impl Past {
             // A number that history does not have yet is one of a history before this.
             after_event: if after.event > last_event { 0 } else { after.event },
             last_event,
+            first_after_ms,
             slow: subscription.slow.clone(),
             from_ms: after_ms,
         };
@@ -124,6 +132,9 @@ impl Todo {
     }
 
     fn events(&mut self) -> Vec<Event> {
+        if let Some(after_ms) = self.first_after_ms.take() {
+            return self.archive.newest(self.last_event, after_ms, FIRST_EVENTS_MAX).unwrap_or_default();
+        }
         if self.after_event >= self.last_event {
             return vec![];
         }

@@ -4,7 +4,11 @@ mod pipe;
 
 use std::net::Ipv4Addr;
 
-use headroom_shared::protocol::{Refusal as Refused, Telemetry, state::HistoryState};
+use headroom_shared::protocol::{
+    Refusal as Refused, Telemetry,
+    event::{Event, What},
+    state::HistoryState,
+};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
@@ -14,7 +18,7 @@ use super::*;
 use crate::server::{
     assets::Assets,
     host::Given,
-    made::{Place, event, moment, run},
+    made::{Place, event, fired, moment, run},
 };
 use pipe::{Pipe, pipe};
 
@@ -107,7 +111,7 @@ async fn a_viewer_is_greeted_and_then_told_everything() {
     assert_eq!((hello.protocol, hello.name.as_str(), hello.scope), (1, "rig", headroom_shared::protocol::Scope::View));
     assert_eq!((hello.last_event, hello.runs.len()), (7, 1));
     let ServerMessage::Past(past) = client.next().await else { panic!("no past") };
-    assert!(past.done && past.events.is_empty());
+    assert!(past.done && past.events.is_empty(), "an iteration has no line");
     let hub = &place.state.hub;
     assert_eq!(hub.n_viewers(), 1);
     hub.telemetry(Arc::new(moment(1, 5)));
@@ -123,6 +127,34 @@ async fn a_viewer_is_greeted_and_then_told_everything() {
     drop(client.pipe);
     client.served.await.expect("it ends");
     assert_eq!(hub.n_viewers(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_first_gets_alerts_that_are_on_and_what_happened_lately() {
+    let place = place();
+    place.made.alerts.lock().expect("no panic").push(fired(5));
+    let now_ms = now_ms();
+    let lost = |id, time_ms| Event { id, time_ms, run: None, what: What::CardLost { gpu: "GPU-0".to_owned() } };
+    let day_ms = 24 * 60 * 60 * 1000;
+    let mut events = vec![lost(1, now_ms - day_ms - 1), lost(2, now_ms - day_ms / 2)];
+    events.extend((3..100).map(|id| event(id, "ab")));
+    events.extend((100..150).map(|id| lost(id, now_ms)));
+    place.made.events.lock().expect("no panic").extend(events);
+    for (after, ids) in [(None, (100..150).collect::<Vec<_>>()), (Some(148), vec![149])] {
+        let mut client = Client::connect(&place, 9);
+        client.greet(&place.view, after.map(|event| After { time_ms: now_ms, event })).await;
+        let ServerMessage::Hello(hello) = client.next().await else { panic!("no hello") };
+        assert_eq!((hello.last_event, hello.alerts), (149, vec![fired(5)]));
+        let ServerMessage::Past(past) = client.next().await else { panic!("no past") };
+        assert_eq!(past.events.iter().map(|event| event.id).collect::<Vec<_>>(), ids);
+        assert!(past.done);
+    }
+    place.made.events.lock().expect("no panic").truncate(10);
+    let mut client = Client::connect(&place, 9);
+    client.greet(&place.view, None).await;
+    client.next().await;
+    let ServerMessage::Past(past) = client.next().await else { panic!("no past") };
+    assert_eq!(past.events.iter().map(|event| event.id).collect::<Vec<_>>(), [2], "of a day, and no iterations");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,9 @@ use tokio_tungstenite::tungstenite::Message;
 use super::talk::{PATIENCE, Server, hello, said};
 use crate::{platform, server::connection::HEAD_BYTES_MAX};
 
+/// Whatever is set is to be changed.
+const ANY: &str = "If-Match: *";
+
 /// Whether it still does what it is for.
 async fn is_well(server: &Server) {
     assert_eq!(server.get("/").await.status, 200);
@@ -197,7 +200,7 @@ async fn who_may_look_changes_nothing() {
         vec![&bearer, "X-HTTP-Method-Override: GET"],
         vec![&bearer, "X-Forwarded-For: 127.0.0.1"],
     ] {
-        for (method, path) in [("PUT", "/api/settings"), ("DELETE", "/api/runs/ab")] {
+        for (method, path) in [("PUT", "/api/settings"), ("DELETE", "/api/runs/ab"), ("DELETE", "/api/alerts/7")] {
             let answer = server.sent(method, path, &lines, body).await;
             assert_eq!(answer.status, 403, "{method} {path} {lines:?}");
             assert!(answer.body.contains("\"scope\""), "{answer:?}");
@@ -265,16 +268,16 @@ async fn what_is_too_large_is_refused() {
     assert_eq!(server.request("GET", "/", &many).await.status, 431);
     assert!([400, 414, 431].contains(&server.request("GET", &format!("/{long}"), &[]).await.status));
     let body = format!(r#"{{"alerts":[],"currency":"{long}"}}"#);
-    assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], &body).await.status, 413);
+    assert_eq!(server.sent("PUT", "/api/settings", &[&bearer, ANY], &body).await.status, 413);
     let chunked = format!(
-        "PUT /api/settings HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n{bearer}\r\n\
+        "PUT /api/settings HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n{bearer}\r\n{ANY}\r\n\
          Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{long}\r\n0\r\n\r\n",
         server.address,
         long.len()
     );
     assert_eq!(server.send(&chunked).await.status, 413);
     let deep = "[".repeat(15_000);
-    assert_eq!(server.sent("PUT", "/api/settings", &[&bearer], &deep).await.status, 400);
+    assert_eq!(server.sent("PUT", "/api/settings", &[&bearer, ANY], &deep).await.status, 400);
     // Frames: one too long, one that says it is, several that make a message too long, and one that is not masked.
     let mut socket = server.socket().await;
     socket.send(Message::text("x".repeat(5000))).await.expect("it listens");
@@ -290,6 +293,47 @@ async fn what_is_too_large_is_refused() {
         let mut rest = vec![];
         let ended = timeout(PATIENCE, socket.get_mut().read_to_end(&mut rest)).await;
         assert!(ended.is_ok(), "{frame:?} is waited on");
+    }
+    is_well(&server).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_request_hides_in_another() {
+    let server = Server::start().await;
+    let host = server.address;
+    let hidden = format!("GET /api/openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let n = hidden.len();
+    for (head, body) in [
+        // Two lengths, of which a proxy may believe the one and the server the other.
+        (format!("Content-Length: {n}\r\nTransfer-Encoding: chunked"), format!("0\r\n\r\n{hidden}")),
+        (format!("Transfer-Encoding: chunked\r\nContent-Length: {n}"), format!("0\r\n\r\n{hidden}")),
+        (format!("Content-Length: 0\r\nContent-Length: {n}"), hidden.clone()),
+        (format!("Content-Length: 0, {n}"), hidden.clone()),
+        // Lengths that are none.
+        (format!("Content-Length: +{n}"), hidden.clone()),
+        (format!("Content-Length: 0x{n:x}"), hidden.clone()),
+        ("Content-Length: -1".to_owned(), hidden.clone()),
+        // Encodings that only one of the two knows.
+        ("Transfer-Encoding: xchunked".to_owned(), format!("0\r\n\r\n{hidden}")),
+        ("Transfer-Encoding: chunked, identity".to_owned(), format!("0\r\n\r\n{hidden}")),
+        ("Transfer-Encoding : chunked".to_owned(), format!("0\r\n\r\n{hidden}")),
+        ("X: y\r\n Transfer-Encoding: chunked".to_owned(), format!("0\r\n\r\n{hidden}")),
+        // A chunk whose length overflows.
+        ("Transfer-Encoding: chunked".to_owned(), format!("fffffffffffffffff\r\n{hidden}")),
+    ] {
+        let request = format!(
+            "POST /api/pair HTTP/1.1\r\nHost: {host}\r\nOrigin: {}\r\nContent-Type: application/json\r\n{head}\r\n\r\n{body}",
+            server.origin()
+        );
+        let mut stream = server.connect().await;
+        stream.write_all(request.as_bytes()).await.expect("it listens");
+        let mut answers = Vec::new();
+        // A second answer would come at once; a connection that is still open then has none.
+        let _ = timeout(Duration::from_millis(300), stream.read_to_end(&mut answers)).await;
+        let text = String::from_utf8_lossy(&answers);
+        assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "{head}: {text}");
+        assert!(text.starts_with("HTTP/1.1 4"), "{head}: {text}");
     }
     is_well(&server).await;
     server.stop().await;
@@ -337,7 +381,7 @@ async fn those_who_never_finish_are_cut_off() {
     // A body that does not come holds nobody up either, and is given up.
     let bearer = &server.place.control;
     let head = format!(
-        "PUT /api/settings HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {bearer}\r\n\
+        "PUT /api/settings HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {bearer}\r\n{ANY}\r\n\
          Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
         server.address
     );

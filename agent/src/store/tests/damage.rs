@@ -257,44 +257,6 @@ fn a_full_disk_pauses_history_and_room_resumes_it() {
     assert!(samples.last().expect("samples").time_ms + 2000 > resumed_ms);
 }
 
-/// Names a folder on a small disk, as `mount -t tmpfs -o size=1m tmpfs FOLDER` makes one.
-const SMALL_DISK: &str = "HEADROOM_TEST_SMALL_DISK";
-
-#[test]
-#[ignore = "it needs a small disk"]
-fn a_disk_that_is_really_full() {
-    let disk = std::env::var_os(SMALL_DISK).expect(SMALL_DISK);
-    let folder = Arc::new(tempfile::tempdir_in(disk).expect("a folder"));
-    let ballast = folder.path().join("ballast");
-    fs::write(&ballast, vec![1; 256 << 10]).expect("room");
-    let mut rig = Rig::on(&folder, Role::Agent);
-    let mut states = Vec::new();
-    let mut n = 0;
-    while !states.iter().any(|state| matches!(state, HistoryState::Paused { .. })) {
-        n += 1;
-        assert!(n < 5000, "the disk is not small");
-        rig.append(None, What::RunOom { message: format!("{n} {}", "x".repeat(4000)) });
-        rig.turn_after(1000);
-        states.extend(rig.told_states());
-    }
-    println!("after {n} events: {:?}", states.last());
-    for _ in 0..100 {
-        rig.queue.push_telemetry(telemetry(rig.now_ms, 1));
-        rig.turn_after(1000);
-    }
-    fs::remove_file(ballast).expect("removed");
-    for _ in 0..30 {
-        rig.turn_after(1000);
-    }
-    assert!(matches!(rig.told_states()[..], [HistoryState::Kept { set_aside: None, .. }]));
-    let kept = rig.archive.events(None, 0, 10_000).expect("events");
-    let all = kept.iter().filter(|event| matches!(event.what, What::RunOom { .. })).count();
-    assert_eq!(all, n, "each of them once");
-    let connection = Connection::open(rig.path()).expect("the file");
-    let said: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a check");
-    assert_eq!(said, "ok");
-}
-
 #[test]
 fn a_lock_that_another_program_holds_is_waited_for_and_then_said() {
     let mut rig = Rig::new();
@@ -338,4 +300,12 @@ fn only_its_owner_reads_it() {
     let mut other = Rig::on(&rig.folder, Role::Agent);
     other.turn();
     assert_eq!(fs::metadata(rig.path()).expect("the file").permissions().mode() & 0o777, 0o600);
+    // What a link leads to is somebody else's business.
+    let linked = Rig::new();
+    let elsewhere = linked.folder.path().join("elsewhere");
+    fs::write(&elsewhere, "not a history").expect("a file");
+    fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o644)).expect("for all to read");
+    std::os::unix::fs::symlink(&elsewhere, linked.path()).expect("a link");
+    linked.beside(Role::Agent).turn();
+    assert_eq!(fs::metadata(&elsewhere).expect("the file").permissions().mode() & 0o777, 0o644);
 }

@@ -92,8 +92,25 @@ fn a_run_is_found_by_the_beginning_of_its_number() {
         assert_eq!(rig.archive.find(beginning).expect(beginning).id, id);
     }
     let error = rig.archive.find("ab").expect_err("several").to_string();
-    assert!(error.starts_with("several runs begin with ab: ") && error.contains("abd23"), "{error}");
-    for none in ["", "x", "abc12", "%", "a_"] {
+    assert!(
+        error.starts_with("several runs are called ab, or their numbers begin so: ") && error.contains("abd23"),
+        "{error}"
+    );
+    // Or by its name, where that is one run's alone; a number that begins so is another's.
+    let named =
+        |id: &str, name: &str| What::RunStarted { run: Box::new(Run { name: name.to_owned(), ..run(id, START_MS) }) };
+    for (id, name) in [("f6", "gpt2"), ("0a", "e"), ("1b", "%"), ("2c", "\"quoted\"")] {
+        rig.append(Some(id), named(id, name));
+    }
+    rig.turn();
+    for (name, id) in [("gpt2", "f6"), ("%", "1b"), ("\"quoted\"", "2c")] {
+        assert_eq!(rig.archive.find(name).expect(name).id, id);
+    }
+    for (name, ids) in [("e", ["0a", "e5"]), ("shakespeare-char", ["abc1", "abd2"])] {
+        let error = rig.archive.find(name).expect_err("several").to_string();
+        assert!(ids.iter().all(|id| error.contains(id)), "{error}");
+    }
+    for none in ["", "x", "abc12", "a_", "gpt"] {
         assert!(matches!(rig.archive.find(none), Err(Error::NoRun(_))), "{none}");
     }
 }
@@ -112,13 +129,25 @@ fn a_run_without_its_watcher_is_lost_and_found_again() {
     }
     assert_eq!(stands(&agent), RunStatus::Running);
     agent.told();
-    for _ in 0..130 {
-        agent.turn_after(1000);
-    }
+    let silent_ms = agent.now_ms;
+    let silent_for = |agent: &mut Rig, seconds: u64| {
+        for _ in 0..seconds {
+            agent.turn_after(1000);
+        }
+    };
+    // Three signs of life are waited for, and then it is told within seconds.
+    silent_for(&mut agent, 10);
+    assert_eq!(stands(&agent), RunStatus::Running);
+    silent_for(&mut agent, 10);
     assert_eq!(stands(&agent), RunStatus::Lost);
     let told = agent.told_events();
     assert_eq!(told.iter().map(|event| &event.what).collect::<Vec<_>>(), [&status(RunStatus::Lost)]);
-    assert_eq!(agent.archive.run("a1").expect("the run").ended_ms, Some(told[0].time_ms));
+    // It ended, as far as anybody knows, when its watcher was last there, and not when that was noticed.
+    let ended_ms = agent.archive.run("a1").expect("the run").ended_ms.expect("it ended");
+    assert!((silent_ms - 5000..=silent_ms).contains(&ended_ms), "{ended_ms} for {silent_ms}");
+    assert_eq!(told[0].time_ms, ended_ms);
+    silent_for(&mut agent, 60);
+    assert_eq!(agent.told_events(), [], "told once");
     // Its process was stopped, and goes on.
     watch.now_ms = agent.now_ms;
     watch.turn_after(1000);
@@ -142,6 +171,81 @@ fn a_sleep_of_the_machine_loses_no_run() {
     }
     assert_eq!(agent.told_events(), []);
     assert_eq!(agent.archive.run("a1").expect("the run").status, RunStatus::Running);
+}
+
+/// A watcher's process that lives, this one, and one of its number that is gone.
+#[cfg(target_os = "linux")]
+fn processes() -> (Process, Process) {
+    let this = Process::this().expect("Linux says it");
+    let text = this.to_string();
+    let mut parts: Vec<&str> = text.split(' ').collect();
+    parts[1] = "1";
+    (this, parts.join(" ").parse().expect("a process"))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_whose_watcher_was_killed_is_lost_within_seconds() {
+    let mut agent = Rig::new();
+    let mut watch = agent.beside(Role::Watcher).watched_by(processes().1);
+    watch.begin("a1");
+    watch.turn();
+    // Who asks is told so at once, with an agent or without one.
+    let run = agent.archive.run("a1").expect("the run");
+    assert_eq!((run.status, run.ended_ms), (RunStatus::Lost, Some(START_MS)));
+    assert_eq!(agent.archive.runs(10).expect("runs"), [run]);
+    for _ in 0..3 {
+        agent.turn_after(1000);
+    }
+    let [event] = &agent.told_events()[..] else { panic!("one event") };
+    assert_eq!((event.time_ms, &event.what), (START_MS, &status(RunStatus::Lost)));
+    // An agent that is started long after finds it so too.
+    watch.begin("b2");
+    watch.turn();
+    let mut later = agent.beside(Role::Agent);
+    later.turn_after(3 * HOUR_MS);
+    let run = later.archive.run("b2").expect("the run");
+    assert_eq!((run.status, run.ended_ms), (RunStatus::Lost, Some(START_MS)));
+    later.archive.delete_run("b2", later.now_ms).expect("it has ended");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_whose_watcher_lives_is_not_lost_while_it_says_nothing() {
+    let mut agent = Rig::new();
+    let mut watch = agent.beside(Role::Watcher).watched_by(processes().0);
+    watch.begin("a1");
+    watch.turn();
+    // It is stopped, or the disk is full, for an hour.
+    for _ in 0..3600 {
+        agent.turn_after(1000);
+    }
+    assert_eq!(agent.archive.run("a1").expect("the run").status, RunStatus::Running);
+    watch.append(Some("a1"), status(DONE));
+    watch.now_ms = agent.now_ms;
+    watch.turn();
+    drop(watch);
+    agent.turn_after(5000);
+    assert_eq!(agent.archive.run("a1").expect("the run").status, DONE);
+}
+
+#[test]
+fn what_a_watcher_said_in_the_meantime_counts() {
+    let mut agent = Rig::new();
+    let mut watch = agent.beside(Role::Watcher);
+    watch.begin("a1");
+    watch.turn();
+    let connection = Connection::open(agent.path()).expect("the file");
+    let [found] = &events::watches(&connection).expect("runs")[..] else { panic!("one run") };
+    assert!(events::is_unchanged(&connection, found).expect("it is asked"));
+    watch.turn_after(5000);
+    assert!(!events::is_unchanged(&connection, found).expect("it is asked"), "it gave a sign");
+    let [found] = &events::watches(&connection).expect("runs")[..] else { panic!("one run") };
+    watch.append(Some("a1"), status(DONE));
+    watch.turn();
+    assert!(!events::is_unchanged(&connection, found).expect("it is asked"), "it ended");
+    assert!(events::watches(&connection).expect("runs").is_empty());
+    agent.turn();
 }
 
 #[test]
@@ -192,19 +296,13 @@ fn a_run_that_cannot_be_read_hides_no_other() {
     connection.execute("UPDATE runs SET run = '{\"of\": \"later\"}' WHERE id = 'a1'", []).expect("a row");
     let runs = rig.archive.runs(10).expect("runs");
     assert_eq!(runs.iter().map(|run| run.id.as_str()).collect::<Vec<_>>(), ["b2"]);
-}
-
-#[test]
-fn what_the_owner_set_is_kept() {
-    let mut rig = Rig::new();
-    assert_eq!(rig.archive.settings().expect("nothing yet"), Settings::default());
-    rig.archive.set_settings(&Settings::default()).expect_err("there is no file yet");
-    rig.turn();
-    let settings = Settings { alerts: vec![], price_per_kwh: Some(0.35), currency: "€".to_owned() };
-    for _ in 0..2 {
-        rig.archive.set_settings(&settings).expect("it is kept");
+    // Both have no watcher; what cannot be read is not told to be lost again and again.
+    rig.told();
+    for _ in 0..60 {
+        rig.turn_after(1000);
     }
-    assert_eq!(rig.beside(Role::Agent).archive.settings().expect("settings"), settings);
+    let told = rig.told_events();
+    assert_eq!(told.iter().map(|event| event.run.as_deref()).collect::<Vec<_>>(), [Some("b2")]);
 }
 
 #[test]
@@ -215,7 +313,7 @@ fn a_folder_where_nothing_was_kept_is_empty() {
     assert_eq!(archive.events(None, 0, 10).expect("events"), []);
     assert_eq!(archive.last_event().expect("a number"), 0);
     assert_eq!(archive.cards().expect("cards"), []);
-    let history = archive.history(&uuid(0), 0, HOUR_MS, 100).expect("a range");
+    let history = archive.history(fast(&uuid(0)), 0, HOUR_MS, 100).expect("a range");
     assert_eq!((history.times_ms.len(), history.series.len()), (0, 7));
     assert!(matches!(archive.delete_run("a1", 0), Err(Error::NoRun(_))));
     assert_eq!(rig.names(), [""; 0], "asking begins no file");

@@ -38,6 +38,7 @@ fn a_whole_card_is_read_with_its_units() {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::Is(2),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: Some("GeForce RTX 4070".to_owned()),
     };
     assert_eq!(told, [expected]);
     let expected = Sample {
@@ -211,7 +212,7 @@ fn processes_have_names_and_the_largest_comes_first() {
     let [first, second] = &sample.processes.get().expect("processes")[..] else { panic!("{sample:?}") };
     assert_eq!((first.pid, &first.memory_used_bytes), (own, &Reading::Is(6 * GIB)));
     assert!(first.name.get().is_some_and(|name| name.starts_with("headroom")), "{first:?}");
-    assert_eq!((second.pid, &second.name), (1 << 30, &missing(Why::NoPermission)));
+    assert_eq!((second.pid, &second.name), (1 << 30, &missing(Why::NotVisible)));
 }
 
 #[test]

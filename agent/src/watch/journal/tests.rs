@@ -10,7 +10,7 @@ use headroom_shared::{
         gpu::{Gpu, Process, Sample, SlowSample},
         host::HostSample,
         reading::{Reading, Why},
-        run::Evaluation,
+        run::{Evaluation, Figure},
     },
 };
 
@@ -205,6 +205,83 @@ fn a_pattern_reads_what_nanogpt_does_not_print() {
     assert_eq!(kept.iterations(), [expected]);
 }
 
+/// What a run printed that is nanoGPT's own, at its defaults.
+const AGREES: [&str; 2] = ["tokens per iteration will be: 491,520\n", "number of parameters: 123.59M\n"];
+
+/// The plans and what took them back, in order.
+fn plans(kept: &Kept) -> Vec<Option<Contradiction>> {
+    let all = kept.all().into_iter();
+    all.filter_map(|what| match what {
+        What::RunPlanned { .. } => Some(None),
+        What::RunUnplanned { contradiction, .. } => Some(Some(contradiction)),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn a_plan_that_the_run_contradicts_is_taken_back() {
+    let card = || Some(Card::Named("RTX 4070".to_owned()));
+    let parameters = Contradiction { figure: Figure::ParametersMillions, printed: 999.99, planned: 123.587_328 };
+    let tokens = Contradiction { figure: Figure::TokensPerIteration, printed: 12.0, planned: 491_520.0 };
+    let config = "Overriding: max_iters = 50\n";
+    for (lines, expected) in [
+        ([AGREES[0], config, AGREES[1]], vec![None]),
+        ([AGREES[0], config, "number of parameters: 999.99M\n"], vec![None, Some(parameters)]),
+        (["tokens per iteration will be: 12\n", config, AGREES[1]], vec![Some(tokens)]),
+        // The second contradicts as well, of which nothing more comes.
+        (["tokens per iteration will be: 12\n", config, "number of parameters: 999.99M\n"], vec![Some(tokens)]),
+    ] {
+        let (mut journal, kept, _) = journal(Settings { card: card(), ..settings("python train.py") });
+        for line in lines {
+            print(&mut journal, line, SECOND);
+            journal.tick(SECOND);
+        }
+        print(&mut journal, "iter 1: loss 1.0, time 10000.00ms, mfu 13.46%\n", SECOND);
+        let (ended, _) = journal.end(Ending::Exited(0), SECOND * 2);
+        assert_eq!(plans(&kept), expected, "{lines:?}");
+        let is_contradicted = expected.last().is_some_and(Option::is_some);
+        assert_eq!(ended.is_contradicted, is_contradicted, "{lines:?}");
+        let [iteration] = kept.iterations()[..] else { panic!("{:?}", kept.iterations()) };
+        assert_eq!(iteration.mfu_percent.is_none(), is_contradicted, "{iteration:?}");
+        assert!(iteration.tokens_per_second.is_some(), "as it prints them");
+        // It printed itself where it ends.
+        let unplanned = kept.all().into_iter().find_map(|what| match what {
+            What::RunUnplanned { max_iters, .. } => Some(max_iters),
+            _ => None,
+        });
+        assert_eq!(unplanned, is_contradicted.then_some(Some(50)));
+    }
+}
+
+#[test]
+fn a_config_that_was_only_named_is_not_believed_where_the_run_contradicts_it() {
+    let text = "n_layer = 4\nmax_iters = 50\n".to_owned();
+    let given = Config::given(&[], vec![Source::File { name: "c.py".to_owned(), text }]);
+    let card = Some(Card::Named("RTX 4070".to_owned()));
+    let (mut journal, kept, _) = journal(Settings { given: Some(given), card, ..settings("python mine.py") });
+    journal.tick(SECOND);
+    assert_eq!(plans(&kept), [None], "nothing speaks against it yet");
+    print(&mut journal, "number of parameters: 124M\nstep 0: train loss 1.0, val loss 1.0\n", SECOND);
+    journal.tick(SECOND);
+    let unplanned = |what: &What| matches!(what, What::RunUnplanned { max_iters: None, .. });
+    assert_eq!(kept.all().iter().filter(|what| unplanned(what)).count(), 1);
+    print(&mut journal, "iter 1: loss 1.0, time 10000.00ms, mfu 13.46%\n", SECOND);
+    journal.end(Ending::Exited(0), SECOND * 2);
+    let [iteration] = kept.iterations()[..] else { panic!("{:?}", kept.iterations()) };
+    assert_eq!((iteration.tokens_per_second, iteration.mfu_percent), (None, None));
+}
+
+#[test]
+fn another_card_makes_no_plan_of_a_contradicted_config() {
+    let (mut journal, kept, cards) = journal(settings("python train.py"));
+    print(&mut journal, "tokens per iteration will be: 12\nnumber of parameters: 123.59M\n", SECOND);
+    cards.lock().expect("whole").observe(&Observed::Inventory(vec![gpu()]), |_| [].into());
+    journal.tick(SECOND * 2);
+    assert_eq!(plans(&kept).len(), 1, "{:?}", plans(&kept));
+    assert!(plans(&kept)[0].is_some());
+}
+
 fn gpu() -> Gpu {
     let missing = || Reading::missing(Why::NotSupported);
     Gpu {
@@ -223,6 +300,7 @@ fn gpu() -> Gpu {
         mig_enabled: Reading::missing(Why::NotSupported),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::missing(Why::NotSupported),
+        listed_as: None,
     }
 }
 

@@ -18,7 +18,11 @@ pub(super) fn said(line: &str) -> Option<Printed> {
         }
         b'n' => {
             let (millions, _) = line.strip_prefix("number of parameters: ")?.split_once('M')?;
-            finite(millions).filter(|millions| *millions >= 0.0).map(Printed::Parameters)
+            let decimals = millions.split_once('.').map_or(0, |(_, digits)| digits.len());
+            let decimals = u32::try_from(decimals).ok()?;
+            finite(millions)
+                .filter(|millions| *millions >= 0.0)
+                .map(|millions| Printed::Parameters { millions, decimals })
         }
         b't' => {
             let tokens = line.strip_prefix("tokens per iteration will be: ")?;

@@ -55,7 +55,7 @@ fn every_line_of_a_recorded_run_is_read() {
     // Everything else that the run says, in its order, once.
     assert!(matches!(all[0], Printed::TokensPerIteration(768)), "{:?}", all[0]);
     assert!(matches!(all[1], Printed::Config(_)), "{:?}", all[1]);
-    assert_eq!(all[2], Printed::Parameters(7.23));
+    assert_eq!(all[2], Printed::Parameters { millions: 7.23, decimals: 2 });
     assert_eq!(all.len(), 3 + 41 + 3 + 2);
 }
 
@@ -91,7 +91,10 @@ fn lines_that_people_print() {
     }
     let evaluation = Evaluation { iter: 7, train_loss: None, val_loss: Some(2.5) };
     assert_eq!(only("step 7: train loss nan, val loss 2.5000\r\n"), [Printed::Evaluation(evaluation)]);
-    assert_eq!(only("number of parameters: 10.65M"), [Printed::Parameters(10.65)]);
+    for (line, millions, decimals) in [("10.65M", 10.65, 2), ("124M", 124.0, 0), ("0.801M", 0.801, 3)] {
+        let read = only(&format!("number of parameters: {line}"));
+        assert_eq!(read, [Printed::Parameters { millions, decimals }]);
+    }
     assert_eq!(
         only("tokens per iteration will be: 491,520\n")[0],
         Printed::TokensPerIteration(491_520),
@@ -155,7 +158,11 @@ fn several_processes_print_at_once() {
     assert_eq!((settings.get_u64("n_layer"), settings.get_u64("batch_size")), (Some(6), Some(64)), "{config}");
     assert_eq!(settings.problems.as_slice().len(), 0, "{config}");
     assert_eq!(all.iter().filter(|said| matches!(said, Printed::Config(_))).count(), 1, "the first suffices");
-    assert!(all.contains(&Printed::Parameters(10.65)) && all.contains(&Printed::TokensPerIteration(768)), "{all:?}");
+    assert!(
+        all.contains(&Printed::Parameters { millions: 10.65, decimals: 2 })
+            && all.contains(&Printed::TokensPerIteration(768)),
+        "{all:?}"
+    );
     assert!(matches!(all.last(), Some(Printed::Iteration(Iteration { iter: 5, .. }))), "{all:?}");
 }
 

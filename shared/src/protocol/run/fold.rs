@@ -16,9 +16,15 @@ impl Run {
             What::RunConfig { config, max_iters } => {
                 self.config = Some(config.clone());
                 self.max_iters = max_iters.or(self.max_iters);
+                // Of the config before.
+                (self.plan, self.contradiction) = (None, None);
             }
             What::RunParameters { parameters_millions } => self.parameters_millions = Some(*parameters_millions),
             What::RunPlanned { plan } => self.plan = Some(plan.clone()),
+            What::RunUnplanned { contradiction, max_iters } => {
+                (self.plan, self.contradiction) = (None, Some(*contradiction));
+                self.max_iters = *max_iters;
+            }
             What::RunIteration(iteration) => self.last = Some(*iteration),
             What::RunEvaluation(evaluation) => self.last_evaluation = Some(*evaluation),
             What::RunMemory { gpu, bytes } => {
@@ -38,6 +44,8 @@ impl Run {
             | What::RunDeleted
             | What::Alert { .. }
             | What::AlertOver { .. }
+            | What::AlertDismissed { .. }
+            | What::SettingsChanged
             | What::CardLost { .. }
             | What::CardBack { .. }
             | What::HistoryPaused { .. }
@@ -59,7 +67,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::run::{Evaluation, Iteration, PlanSummary};
+    use crate::protocol::run::{Contradiction, Evaluation, Figure, Iteration, PlanSummary};
 
     const START_MS: u64 = 1000;
 
@@ -92,16 +100,39 @@ mod tests {
         What::RunStatus { status, energy_joules }
     }
 
-    #[test]
-    fn what_is_printed_is_kept_of_the_newest() {
-        let plan = PlanSummary {
+    fn plan() -> PlanSummary {
+        PlanSummary {
             card: "L4".to_owned(),
             fits: true,
             peak_bytes: 1,
             max_memory_allocated: 1,
             max_memory_reserved: 1,
             phases: vec![],
-        };
+        }
+    }
+
+    fn config(max_iters: Option<u64>) -> What {
+        What::RunConfig { config: "x = 1\n".to_owned(), max_iters }
+    }
+
+    #[test]
+    fn a_plan_that_is_contradicted_is_taken_back_until_there_is_another_config() {
+        let contradiction = Contradiction { figure: Figure::ParametersMillions, printed: 7.23, planned: 10.65 };
+        let planned = (2000, What::RunPlanned { plan: plan() });
+        let unplanned = (2000, What::RunUnplanned { contradiction, max_iters: None });
+        let all = [(2000, config(Some(5000))), planned, unplanned, (2000, config(None))];
+        check(&all[..3], |run| {
+            run.config = Some("x = 1\n".to_owned());
+            run.contradiction = Some(contradiction);
+        });
+        check(&all, |run| run.config = Some("x = 1\n".to_owned()));
+        // Nor is a plan of the config before.
+        check(&[all[1].clone(), all[3].clone()], |run| run.config = Some("x = 1\n".to_owned()));
+    }
+
+    #[test]
+    fn what_is_printed_is_kept_of_the_newest() {
+        let plan = plan();
         let evaluation = Evaluation { iter: 0, train_loss: Some(4.0), val_loss: None };
         let all = [
             What::RunConfig { config: "x = 1\n".to_owned(), max_iters: Some(50) },

@@ -5,10 +5,10 @@ use leptos::{prelude::*, task::spawn_local};
 
 use super::{Ask, Desk, Kept};
 use crate::{
-    browser::rig::{Notify, ask_to_notify, notify_state, stop_notifying},
+    browser::rig::{Notify, ask_to_notify, keep_focus, notify_state, stop_notifying},
     components::dynamic::{part, some_words},
     state::rig::{
-        alerts::{Kind, write_price},
+        alerts::{Form, Kind, Rule},
         words as said,
     },
     text::{self, say, t},
@@ -20,32 +20,50 @@ pub fn Fired(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
+    let may_change = may_change(desk);
     let fired = Memo::new(move |_| {
         desk.events(|rig| {
-            let line = |fired: &crate::state::rig::Fired| {
+            let line = |fired: &headroom_shared::protocol::alert::Fired| {
                 let of = match (&fired.gpu, &fired.run) {
                     (Some(gpu), _) => said::card_name(rig, gpu),
                     (None, Some(run)) => said::run_name(rig, run),
                     (None, None) => String::new(),
                 };
-                (of, say(&said::alert(&fired.alert)), fired.time_ms)
+                (of, say(&said::alert(&fired.alert)), fired.time_ms, fired.event)
             };
             rig.fired.iter().map(line).collect::<Vec<_>>()
         })
     });
     part(move || {
         let fired = fired.get();
+        let may_change = may_change.get();
+        keep_focus("dismiss-", ".rig__alerts button");
         (!fired.is_empty()).then(|| {
             let lines: Vec<_> = fired
                 .into_iter()
-                .map(|(of, words, time_ms)| {
+                .map(|(of, words, time_ms, event)| {
                     let since = say(&text::rig_since(crate::browser::rig::moment(time_ms, true)));
-                    view! { <li><strong>{of}</strong> " " {words} " · " {since}</li> }
+                    let dismiss = format!("{}: {of} {words}", t(text::RIG_DISMISS));
+                    // One of a history that is paused has no number yet to be named by.
+                    let button = (may_change && event != 0).then(|| view! {
+                        <button type="button" class="button button--quiet" id=format!("dismiss-{event}") aria-label=dismiss
+                            on:click=move |_| desk.ask.run(Ask::Dismiss(event))>{t(text::RIG_DISMISS)}</button>
+                    });
+                    view! { <li><span><strong>{of}</strong> " " {words} " · " {since}</span> {button}</li> }
                 })
                 .collect();
-            view! { <ul class="rig__alerts" role="alert" aria-label=t(text::RIG_ALERT_ON) data-testid="fired">{lines}</ul> }
+            view! {
+                <div class="rig__alerts" role="alert" data-testid="fired">
+                    <ul aria-label=t(text::RIG_ALERT_ON)>{lines}</ul>
+                    <p class="rig__fault">{some_words(move || Some(desk.not_dismissed.get()))}</p>
+                </div>
+            }
         })
     })
+}
+
+fn may_change(desk: Desk) -> Memo<bool> {
+    Memo::new(move |_| desk.about(|rig| rig.scope == Some(Scope::Control)))
 }
 
 /// The form.
@@ -54,16 +72,18 @@ pub fn Alerts(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let may_change = Memo::new(move |_| desk.about(|rig| rig.scope == Some(Scope::Control)));
-    // Made anew where other settings were fetched, and not while a person types.
-    let fetched = Memo::new(move |_| desk.kept.with(|kept| matches!(kept, Kept::Unknown | Kept::NotFetched(_))));
+    let may_change = may_change(desk);
+    let waits = Memo::new(move |_| desk.kept.with(|kept| matches!(kept, Kept::Unknown | Kept::NotFetched(_))));
+    // Made anew where other settings fill it, and not while a person types.
+    let n_fills = Memo::new(move |_| desk.form.with(|form| form.n_fills));
     view! {
         <section class="panel alerts" aria-labelledby="alerts-title" data-testid="alerts">
             <h2 class="panel-title" id="alerts-title">{t(text::RIG_ALERTS)}</h2>
             <p class="rig__hint">{t(text::RIG_ALERTS_LEAD)}</p>
             {part(move || {
-                let waits = fetched.get();
-                form(desk, !may_change.get() || waits)
+                n_fills.get();
+                let is_closed = !may_change.get() || waits.get();
+                form(desk, is_closed)
             })}
             {part(move || {
                 may_change.get().then_some(()).is_none().then(|| view! { <p class="rig__hint">{t(text::RIG_MAY_VIEW)}</p> })
@@ -74,21 +94,27 @@ pub fn Alerts(
 }
 
 fn form(desk: Desk, is_closed: bool) -> impl IntoView {
-    let settings = desk.settings.get_untracked();
-    let draft = RwSignal::new(settings.clone());
-    let price = RwSignal::new(settings.price_per_kwh.map(headroom_shared::decimal::shortest).unwrap_or_default());
-    let currency = RwSignal::new(settings.currency.clone());
     let price_fault = RwSignal::new(false);
-    let save = move |event: leptos::ev::SubmitEvent| {
-        event.prevent_default();
-        let mut settings = draft.get_untracked();
-        let is_price = write_price(&mut settings, &price.get_untracked(), &currency.get_untracked());
-        price_fault.set(!is_price);
-        if is_price {
-            desk.ask.run(Ask::Save(settings));
+    let try_save = move || {
+        let is_made = desk.form.with_untracked(|form| form.made().is_some());
+        price_fault.set(!is_made);
+        if is_made {
+            desk.ask.run(Ask::Save);
         }
     };
-    let rules: Vec<_> = Kind::ALL.into_iter().map(|kind| rule(kind, draft, is_closed)).collect();
+    let save = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        // Who changes what was changed elsewhere chooses first.
+        if !desk.form.with_untracked(Form::has_conflict) {
+            try_save();
+        }
+    };
+    let shape = Memo::new(move |_| desk.form.with(|form| form.rules.iter().map(|rule| rule.id).collect::<Vec<_>>()));
+    let rules = part(move || {
+        shape.get();
+        keep_focus("rule-", "#save");
+        Kind::ALL.map(|kind| kind_of_rule(kind, desk.form, is_closed)).into_iter().collect::<Vec<_>>()
+    });
     let said = move || {
         desk.kept.with(|kept| match kept {
             Kept::Unknown | Kept::Fetched => None,
@@ -97,19 +123,21 @@ fn form(desk: Desk, is_closed: bool) -> impl IntoView {
             Kept::NotSaved(message) => Some(say(&text::rig_not_saved(message.as_str()))),
         })
     };
+    let (price, currency) = desk.form.with_untracked(|form| (form.price.clone(), form.currency.clone()));
     view! {
         <form class="alerts__form" on:submit=save novalidate>
             {rules}
             <div class="alerts__price">
                 <label for="price">{t(text::RIG_PRICE)}</label>
-                <input class="input alerts__number" id="price" inputmode="decimal" autocomplete="off" maxlength="12" disabled=is_closed value=price.get_untracked()
+                <input class="input alerts__number" id="price" inputmode="decimal" autocomplete="off" maxlength="12" disabled=is_closed value=price
                     aria-invalid=some_words(move || price_fault.get().then(|| "true".to_owned())) aria-describedby="price-fault"
-                    on:input:target=move |event| price.set(event.target().value()) />
+                    on:input:target=move |event| desk.form.update(|form| form.price = event.target().value()) />
                 <label class="visually-hidden" for="currency">{t(text::RIG_CURRENCY)}</label>
-                <input class="input alerts__number" id="currency" autocomplete="off" maxlength="8" placeholder="€" disabled=is_closed value=currency.get_untracked()
-                    on:input:target=move |event| currency.set(event.target().value()) />
+                <input class="input alerts__number" id="currency" autocomplete="off" maxlength="8" placeholder="€" disabled=is_closed value=currency
+                    on:input:target=move |event| desk.form.update(|form| form.currency = event.target().value()) />
             </div>
             <p class="rig__fault" id="price-fault">{some_words(move || price_fault.get().then(|| t(text::RIG_PRICE_WRONG).to_owned()))}</p>
+            {conflict(desk, try_save)}
             <p class="alerts__buttons">
                 <button type="submit" class="button button--primary" id="save" disabled=is_closed>{t(text::RIG_SAVE)}</button>
                 <span role="status" data-testid="kept">{some_words(said)}</span>
@@ -118,37 +146,96 @@ fn form(desk: Desk, is_closed: bool) -> impl IntoView {
     }
 }
 
-fn rule(kind: Kind, draft: RwSignal<headroom_shared::protocol::alert::Settings>, is_closed: bool) -> impl IntoView {
-    let (is_on, number) = draft.with_untracked(|settings| kind.read(settings));
-    let number = RwSignal::new(number);
-    let on = RwSignal::new(is_on);
-    let write = move || {
-        draft.update(|settings| kind.write(settings, on.get_untracked(), number.get_untracked()));
-    };
+/// What a person is asked where another device was faster.
+fn conflict(desk: Desk, save: impl Fn() + Copy + Send + 'static) -> impl IntoView {
+    let has_conflict = Memo::new(move |_| desk.form.with(Form::has_conflict));
+    part(move || {
+        has_conflict.get().then(|| {
+            let keep = move |_| {
+                keep_focus("keep-", "#save");
+                desk.form.update(Form::keep_mine);
+                save();
+            };
+            let take = move |_| {
+                keep_focus("take-", "#save");
+                desk.form.update(Form::take_theirs);
+                desk.kept.set(Kept::Fetched);
+            };
+            view! {
+                <div class="rig__trouble" role="alert" data-testid="conflict">
+                    <p>{t(text::RIG_SETTINGS_CONFLICT)}</p>
+                    <p class="alerts__buttons">
+                        <button type="button" class="button" id="keep-mine" on:click=keep>{t(text::RIG_KEEP_MINE)}</button>
+                        <button type="button" class="button" id="take-theirs" on:click=take>{t(text::RIG_TAKE_THEIRS)}</button>
+                    </p>
+                </div>
+            }
+        })
+    })
+}
+
+/// A kind of rule: whether there is any, and the number of each.
+fn kind_of_rule(kind: Kind, form: RwSignal<Form>, is_closed: bool) -> impl IntoView {
+    let (rules, has_room) = form.with_untracked(|form| (form.of(kind), form.has_room()));
     let id = format!("rule-{kind:?}").to_lowercase();
-    let field = kind.number().map(|(unit, [_, least, most])| {
+    let is_on = !rules.is_empty();
+    let is_one_of_several = rules.len() > 1;
+    let has_number = kind.number().is_some();
+    let numbers: Vec<_> = rules
+        .into_iter()
+        .filter(|_| has_number)
+        .enumerate()
+        .map(|(at, rule)| {
+            // The first is called so whatever its place among all.
+            let id = if at == 0 { format!("{id}-number") } else { format!("{id}-number-{}", rule.id) };
+            number(rule, id, form, is_closed, is_one_of_several)
+        })
+        .collect();
+    let add = (is_on && has_number && !is_closed).then(|| {
         view! {
-            <input class="input alerts__number" type="number" inputmode="numeric" min=least.to_string() max=most.to_string() id=format!("{id}-number")
-                value=number.get_untracked().to_string() aria-label=t(kind.name()) disabled=is_closed
-                on:change:target=move |event| {
-                    if let Ok(typed) = event.target().value().trim().parse::<u64>() {
-                        number.set(typed.clamp(least, most));
-                    }
-                    event.target().set_value(&number.get_untracked().to_string());
-                    write();
-                } />
-            <span>{unit}</span>
+            <button type="button" class="button button--quiet" id=format!("{id}-add") disabled=!has_room
+                aria-label=format!("{}: {}", t(text::RIG_RULE_ADD), t(kind.name()))
+                on:click=move |_| form.update(|form| form.add(kind))>{t(text::RIG_RULE_ADD)}</button>
         }
     });
     view! {
         <div class="alerts__rule">
             <label class="alerts__name">
                 <input type="checkbox" id=id checked=is_on disabled=is_closed
-                    on:change:target=move |event| { on.set(event.target().checked()); write(); } />
+                    on:change:target=move |event| {
+                        let is_on = event.target().checked();
+                        form.update(|form| form.switch(kind, is_on));
+                    } />
                 {t(kind.name())}
             </label>
-            {field}
+            {numbers}
+            {add}
         </div>
+    }
+}
+
+fn number(rule: Rule, id: String, form: RwSignal<Form>, is_closed: bool, may_go: bool) -> impl IntoView {
+    let kind = rule.kind;
+    let (unit, [_, least, most]) = kind.number().unwrap_or_default();
+    let remove = (may_go && !is_closed).then(|| {
+        view! {
+            <button type="button" class="button button--quiet" id=format!("{id}-remove")
+                aria-label=format!("{}: {} {} {unit}", t(text::RIG_RULE_REMOVE), t(kind.name()), rule.number)
+                on:click=move |_| form.update(|form| form.remove(rule.id))>{t(text::RIG_RULE_REMOVE)}</button>
+        }
+    });
+    view! {
+        <span class="alerts__name">
+            <input class="input alerts__number" type="number" inputmode="numeric" min=least.to_string() max=most.to_string() id=id
+                value=rule.number.to_string() aria-label=t(kind.name()) disabled=is_closed
+                on:change:target=move |event| {
+                    let typed = event.target().value().trim().parse().ok();
+                    let number = form.try_update(|form| form.set(rule.id, typed)).unwrap_or_default();
+                    event.target().set_value(&number.to_string());
+                } />
+            {unit}
+            {remove}
+        </span>
     }
 }
 

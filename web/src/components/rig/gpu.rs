@@ -33,12 +33,14 @@ pub fn Gpus(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    // Rows are made anew where a card comes, goes or is lost, and never for a reading.
+    // Rows are made anew where a card comes, goes, is lost or split, and never for a reading.
     let cards = Memo::new(move |_| {
-        desk.about(|rig| rig.cards.iter().map(|card| (card.gpu.uuid.clone(), card.gpu.present)).collect::<Vec<_>>())
+        let of = |rig: &Rig, card: &Card| (card.gpu.uuid.clone(), card.gpu.present, plan_for(rig, card).is_some());
+        desk.about(|rig| rig.cards.iter().map(|card| of(rig, card)).collect::<Vec<_>>())
     });
     part(move || {
-        let rows: Vec<_> = cards.get().into_iter().map(|(uuid, present)| row(desk, uuid, present)).collect();
+        let rows: Vec<_> =
+            cards.get().into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
         (!rows.is_empty()).then(|| view! { <section class="gpus" aria-label=t(text::RIG_CARDS)>{rows}</section> })
     })
 }
@@ -48,7 +50,7 @@ fn of<T>(desk: Desk, uuid: &str, look: impl FnOnce(&Rig, &Card) -> T) -> Option<
     desk.fast(|rig| rig.card(uuid).map(|card| look(rig, card)))
 }
 
-fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
+fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> AnyView {
     let name = desk.look(|rig| said::card_name(rig, &uuid));
     let label = name.clone();
     let id = StoredValue::new(uuid.clone());
@@ -63,11 +65,10 @@ fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
         .flatten()
         .filter(|words| !words.is_empty())
     };
-    let lead = move |event: leptos::ev::MouseEvent| {
-        let fragment = id.with_value(|uuid| desk.look(|rig| rig.card(uuid).map(|card| plan_for(rig, card))));
-        if let Some(fragment) = fragment {
-            browser::rig::lead(&event, &format!("./{}#{fragment}", browser::query()));
-        }
+    // A link as any other, which a second window takes too: once a second it says how the card is now.
+    let plan = move || {
+        let fragment = id.with_value(|uuid| desk.slow(|rig| rig.card(uuid).and_then(|card| plan_for(rig, card))));
+        format!("./{}#{}", browser::query(), fragment.unwrap_or_default())
     };
     let body = if present {
         view! {
@@ -88,7 +89,7 @@ fn row(desk: Desk, uuid: String, present: bool) -> AnyView {
                 <p class="gpu__note" data-testid="throttle">{some_words(note)}</p>
             </div>
             {body}
-            <a class="button gpu__plan" href=format!("./{}", browser::query()) on:click=lead>{t(text::RIG_PLAN_CARD)}</a>
+            {can_plan.then(|| view! { <a class="button gpu__plan" href=words(plan)>{t(text::RIG_PLAN_CARD)}</a> })}
         </article>
     }
     .into_any()

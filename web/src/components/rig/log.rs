@@ -4,8 +4,7 @@ use leptos::prelude::*;
 
 use super::Desk;
 use crate::{
-    browser::rig::moment,
-    components::dynamic::part,
+    components::{dynamic::part, rig_charts::ZONE},
     state::rig::words as said,
     text::{self, t},
 };
@@ -26,7 +25,7 @@ pub fn Log(
             <h2 class="panel-title" id="log-title">{t(text::RIG_HAPPENED)}</h2>
             {part(move || {
                 let lines: Vec<_> = lines.get().into_iter().map(|(time_ms, words)| view! {
-                    <li class="log__line"><span class="log__time">{moment(time_ms, true)}</span> <span>{words}</span></li>
+                    <li class="log__line"><span class="log__time">{ZONE.moment(time_ms, true)}</span> <span>{words}</span></li>
                 }).collect();
                 match lines.is_empty() {
                     true => view! { <p class="rig__hint">{t(text::RIG_NOTHING_HAPPENED)}</p> }.into_any(),

@@ -23,7 +23,9 @@ pub fn Oom(
         id.with_value(|id| {
             desk.events(|rig| {
                 let run = &rig.runs.iter().find(|watched| watched.run.id == *id)?.run;
-                Some((run.oom.clone()?, run.config.clone().unwrap_or_default(), run.diagnosis.clone()))
+                // A config that the run contradicts explains nothing of it.
+                let config = run.config.clone().filter(|_| run.contradiction.is_none());
+                Some((run.oom.clone()?, config.unwrap_or_default(), run.diagnosis.clone()))
             })
         })
     });
@@ -32,11 +34,16 @@ pub fn Oom(
 
 fn panel(message: String, config: String, diagnosis: Option<Diagnosis>) -> impl IntoView {
     let printed = message.clone();
-    // The watcher's own words, which are English in every language of the page; the page behind the link has them all.
-    let said = diagnosis.map(|diagnosis| view! {
-        <p lang="en" data-testid="diagnosis">{diagnosis.sentence}</p>
-        {diagnosis.change.map(|change| view! { <p lang="en">{change}</p> })}
-        {diagnosis.command.map(|command| view! { <pre class="rig__command" tabindex="0" data-testid="fix">{command}</pre> })}
+    let said = diagnosis.map(|diagnosis| {
+        // English where its watcher knew no other.
+        let said = diagnosis.worded(&browser::language());
+        view! {
+            <div lang=said.language data-testid="diagnosis">
+                <p>{said.sentence}</p>
+                {said.change.map(|change| view! { <p>{change}</p> })}
+            </div>
+            {diagnosis.command.map(|command| view! { <pre class="rig__command" tabindex="0" data-testid="fix">{command}</pre> })}
+        }
     });
     let keep = move |_| browser::keep_message(&message, &config);
     view! {

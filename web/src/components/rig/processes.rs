@@ -45,32 +45,33 @@ fn table(rows: Vec<Row>) -> impl IntoView {
             let run = row.run.map(|run| view! { <span class="processes__run">{run}</span> });
             let width = headroom_shared::decimal::fixed(row.percent, 1);
             view! {
-                <tr data-pid=row.pid.to_string()>
-                    <td class="processes__memory" class=("processes__memory--none", !row.is_known)>
+                <tr role="row" data-pid=row.pid.to_string()>
+                    <td role="cell" class="processes__memory" class=("processes__memory--none", !row.is_known)>
                         {row.memory}
                         <svg class="processes__bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
                             <rect width=width height="4" />
                         </svg>
                     </td>
-                    <th scope="row"><code>{row.name}</code> " " {run}</th>
-                    <td>{row.user}</td>
-                    <td>{row.pid.to_string()}</td>
-                    {has_cards.then(|| view! { <td>{row.card}</td> })}
+                    <th role="rowheader" scope="row"><code>{row.name}</code> " " {run}</th>
+                    <td role="cell">{row.user}</td>
+                    <td role="cell" data-name="PID">{row.pid.to_string()}</td>
+                    {has_cards.then(|| view! { <td role="cell">{row.card}</td> })}
                 </tr>
             }
         })
         .collect();
     view! {
         <div class="rig__scroll" tabindex="0" role="group" aria-labelledby="processes-title">
-            <table class="processes" data-testid="processes">
-                <thead><tr>
-                    <th scope="col">{t(text::RIG_MEMORY)}</th>
-                    <th scope="col">{t(text::RIG_PROCESS)}</th>
-                    <th scope="col">{t(text::RIG_USER)}</th>
-                    <th scope="col">"PID"</th>
-                    {has_cards.then(|| view! { <th scope="col">{t(text::RIG_CARD)}</th> })}
+            // Drawn as a list on a phone, it is a table for those who hear it all the same.
+            <table class="processes" role="table" aria-labelledby="processes-title" data-testid="processes">
+                <thead role="rowgroup"><tr role="row">
+                    <th role="columnheader" scope="col">{t(text::RIG_MEMORY)}</th>
+                    <th role="columnheader" scope="col">{t(text::RIG_PROCESS)}</th>
+                    <th role="columnheader" scope="col">{t(text::RIG_USER)}</th>
+                    <th role="columnheader" scope="col">"PID"</th>
+                    {has_cards.then(|| view! { <th role="columnheader" scope="col">{t(text::RIG_CARD)}</th> })}
                 </tr></thead>
-                <tbody>{rows}</tbody>
+                <tbody role="rowgroup">{rows}</tbody>
             </table>
         </div>
     }

@@ -1,23 +1,21 @@
 //! The run that goes on, or the newest: how far it is, its losses, and its memory against the plan.
 
-use headroom_shared::protocol::{history::Metric, run::Run};
+use headroom_shared::protocol::run::Run;
 use leptos::prelude::*;
 
-use super::{Desk, oom::Oom};
+use super::{Desk, Fetched, oom::Oom};
 use crate::{
     components::{
         dynamic::{part, words},
-        rig_charts::LossChart,
+        rig_charts::{LossChart, MemoryChart, ZONE, width_of},
     },
     state::{
-        format,
         rig::{
             Watched,
-            plot::{self, Plot, columns, plot},
-            processes::predicted_bytes,
+            memory::RunMemory,
             run::{self, Fact, facts, share_done},
-            words as said,
         },
+        rig_charts::{kind::Kind, plot::Frame},
     },
     text::{self, say, t},
 };
@@ -67,6 +65,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         let now_ms = desk.agent_now_ms();
         desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
     });
+    let unplanned = Memo::new(move |_| of(desk, id, run::unplanned).flatten());
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = Memo::new(move |_| of(desk, id, |run| share_done(run).is_some()) == Some(true));
     view! {
@@ -95,6 +94,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
             </svg>
         }))}
         <Oom desk id />
+        {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part(move || all.get().into_iter().map(fact).collect_view())}
         </dl>
@@ -122,62 +122,43 @@ fn losses(desk: Desk, id: StoredValue<String>) -> impl IntoView {
             desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).map(found)).unwrap_or_default()
         })
     });
-    view! { <div class="run__chart"><LossChart losses /></div> }
+    // A run that printed none is something else than one of which they are not here yet.
+    let none = Signal::derive(move || {
+        let is_whole = id.with_value(|id| {
+            desk.events(|rig| rig.runs.iter().any(|watched| watched.run.id == *id && watched.is_whole))
+        });
+        match (is_whole, desk.losses_fault.get()) {
+            (true, _) => t(text::LOSSES_NONE).to_owned(),
+            (false, None) => t(text::LOSSES_LOADING).to_owned(),
+            (false, Some(why)) => say(&text::losses_failed(why)),
+        }
+    });
+    view! { <div class="run__chart"><LossChart losses none /></div> }
 }
 
-/// What is drawn of a run's memory: the card's, the plan's peak as a share of the top, and the range.
+/// The memory of the run's card, where there is one.
 fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
-    let metric = Metric::ALL.iter().position(|metric| *metric == Metric::MemoryUsed).unwrap_or(0);
-    // What is drawn is the whole card's: while others are known their share stands below the plan's.
-    let peak = move || {
-        let (gpu, peak, ended) = of(desk, id, |run| {
-            Some((run.gpus.first().cloned()?, run.plan.as_ref()?.peak_bytes, run.status.has_ended()))
-        })??;
-        let with_others = desk.slow(|rig| predicted_bytes(rig, rig.card(&gpu)?));
-        Some(with_others.filter(|_| !ended).unwrap_or(peak))
-    };
-    let drawn = Memo::new(move |_| -> Option<Plot> {
+    let node = NodeRef::new();
+    let drawn = Memo::new(move |_| {
+        // How wide it is drawn is known a moment later, and changes with the window.
+        desk.now_ms.track();
         let range = id.with_value(|id| desk.range_of_run(id))?;
-        let gpu = of(desk, id, |run| run.gpus.first().cloned()).flatten()?;
-        let peak_bytes = peak().unwrap_or(0);
-        desk.run_history.with(|fetched| {
-            desk.look(|rig| {
-                let card = rig.card(&gpu)?;
-                let all = columns(fetched.history(), Some(&card.hour), metric, range);
-                // A peak beyond the card is drawn beyond it.
-                let top_bytes = card.total_bytes().unwrap_or(1).max(peak_bytes);
-                Some(plot(&all, top_bytes as f64))
-            })
+        let frame = Frame { range, kind: Kind::Memory, width_px: width_of(node), zone: ZONE };
+        desk.run_history
+            .with(|fetched| id.with_value(|id| desk.slow(|rig| RunMemory::of(rig, id, fetched.history(), &frame))))
+    });
+    let none = Signal::derive(move || {
+        desk.run_history.with(|fetched| match fetched {
+            Fetched::Nothing => t(text::HISTORY_LOADING).to_owned(),
+            Fetched::History(_) => t(text::HISTORY_NOTHING).to_owned(),
+            Fetched::Failed(why) => say(&text::history_failed(why.as_str())),
         })
     });
-    let top = move || drawn.with(|drawn| drawn.as_ref().map_or(1.0, |drawn| drawn.top));
-    let ask = move |look: fn(&Plot) -> String| drawn.with(|drawn| drawn.as_ref().map(look).unwrap_or_default());
-    let y = move || {
-        peak().map_or_else(|| "-9".to_owned(), |peak| crate::state::rig::spark::y_of(peak as f64, top(), plot::HEIGHT))
-    };
-    let predicted = move || peak().map(|peak| say(&text::rig_predicted(format::size(peak)))).unwrap_or_default();
     let has_any = Memo::new(move |_| drawn.with(Option::is_some));
     part(move || {
-        has_any.get().then(|| view! {
-            <figure class="run__chart">
-                <figcaption class="run__caption"><h3>{t(text::RIG_MEMORY_OF_RUN)}</h3></figcaption>
-                <div class="run__drawing">
-                    <svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" data-testid="run-memory"
-                        aria-label=words(move || format!("{}, {}", t(text::RIG_MEMORY_OF_RUN), predicted()))>
-                        <path class="plot__band" d=words(move || ask(|plot| plot.band.clone())) />
-                        <path class="plot__line" d=words(move || ask(|plot| plot.line.clone())) />
-                        <line class="plot__peak" x1="0" x2="600" y1=words(y) y2=words(y) />
-                    </svg>
-                    <span class="run__end run__end--top">{words(move || said::metric(Metric::MemoryUsed, top()))}</span>
-                    <span class="run__end run__end--bottom">"0"</span>
-                </div>
-                <ul class="run__legend">
-                    <li><svg class="run__key" viewBox="0 0 20 8" aria-hidden="true"><path class="plot__line" d="M0 4H20" /></svg>{t(text::RIG_USED)}</li>
-                    {part(move || peak().map(|_| view! {
-                        <li><svg class="run__key" viewBox="0 0 20 8" aria-hidden="true"><path class="plot__peak" d="M0 4H20" /></svg>{words(predicted)}</li>
-                    }))}
-                </ul>
-            </figure>
+        has_any.get().then(|| {
+            let drawn = Memo::new(move |_| drawn.get().unwrap_or_default());
+            view! { <div class="run__chart"><MemoryChart drawn none node /></div> }
         })
     })
 }

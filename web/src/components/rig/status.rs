@@ -6,7 +6,10 @@ use leptos::prelude::*;
 
 use super::{Ask, Desk};
 use crate::{
-    components::dynamic::{part, words},
+    components::{
+        dynamic::{part, some_words, words},
+        rig_charts::ZONE,
+    },
     state::rig::{Rig, connection::Stage, words as said},
     text::{self, say, t},
 };
@@ -27,6 +30,13 @@ pub fn Status(
             matches!(connection.stage, Stage::Waiting { .. } | Stage::Refused { .. } | Stage::NoAgent)
         })
     });
+    let as_of = move || {
+        let now_ms = desk.now_ms.get();
+        desk.connection.with(|connection| {
+            let is_shown = connection.was_live && connection.is_old(now_ms);
+            is_shown.then(|| say(&text::rig_as_of(ZONE.moment(connection.heard_ms, true))))
+        })
+    };
     let name =
         move || desk.about(|rig| if rig.name.is_empty() { t(text::RIG_HEADING).to_owned() } else { rig.name.clone() });
     view! {
@@ -35,6 +45,7 @@ pub fn Status(
             <p class=words(move || format!("rig__state rig__state--{}", look.get())) data-testid="connection">
                 {words(move || stands().1)}
             </p>
+            <p class="rig__as-of" data-testid="as-of">{some_words(as_of)}</p>
             // Said once a change, and not every second of a wait.
             <p class="visually-hidden" role="status">
                 {words(move || { look.get(); desk.connection.with(|connection| said::connection(connection, desk.now_ms.get_untracked())).1 })}

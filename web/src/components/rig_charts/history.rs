@@ -17,7 +17,7 @@ use crate::{
     state::rig_charts::{
         history::{Charted, Standing},
         kind::Kind,
-        plot::Plot,
+        plot::{Planned, Plot},
         reading::Said,
         view::SPANS_MS,
         zone::Zone,
@@ -124,9 +124,9 @@ pub fn HistoryChart(
     /// it stands still.
     #[prop(into)]
     newest_ms: Signal<u64>,
-    /// The peak that is planned for a run: the card's UUID, and bytes.
-    #[prop(into, default = Signal::stored(None))]
-    planned: Signal<Option<(String, u64)>>,
+    /// The peaks that are planned for what runs now: each card's UUID, and the peak.
+    #[prop(into, default = Signal::stored(vec![]))]
+    planned: Signal<Vec<(String, Planned)>>,
     /// What is to be said where nothing new is recorded: that history is paused, and why.
     #[prop(into, default = Signal::stored(None))]
     paused: Signal<Option<String>>,
@@ -136,7 +136,7 @@ pub fn HistoryChart(
     let charted = RwSignal::new(Charted::default());
     let plot = Memo::new(move |_| {
         let newest_ms = newest_ms.get_untracked();
-        charted.with(|charted| gpus.with(|gpus| planned.with(|p| charted.plot(gpus, p.as_ref(), newest_ms, ZONE))))
+        charted.with(|charted| gpus.with(|gpus| planned.with(|p| charted.plot(gpus, p, newest_ms, ZONE))))
     });
     let standing = Memo::new(move |_| {
         let newest_ms = newest_ms.get_untracked();
@@ -167,9 +167,7 @@ pub fn HistoryChart(
             <div class="rig-chart__frame">
                 <Levels levels=Signal::derive(move || plot.with(|plot| plot.scale.levels.clone())) />
                 <HistoryPlot shown />
-                <Ticks ticks=Signal::derive(move || plot.with(|plot| {
-                    plot.ticks.iter().map(|tick| (tick.x, tick.label.clone(), tick.is_date)).collect()
-                })) />
+                <Ticks ticks=Signal::derive(move || plot.with(Plot::named_ticks)) />
             </div>
             <Notes shown paused />
             <HistoryTable shown />

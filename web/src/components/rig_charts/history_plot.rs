@@ -4,24 +4,19 @@ use leptos::prelude::*;
 use web_sys::{KeyboardEvent, PointerEvent, WheelEvent};
 
 use super::{
-    frame::{Cursor, grid, is_mouse, percent, share_at},
+    drawing::drawing,
+    frame::{Cursor, is_mouse, percent, share_at},
     history::{Pointed, Shown, TryAgain, ZONE},
 };
 use crate::{
     browser,
-    components::dynamic::{part, some_words, words},
-    state::rig_charts::{
-        history::Standing,
-        path::{HEIGHT, WIDTH},
-        plot::Line,
-    },
+    components::dynamic::{part, words},
+    state::rig_charts::history::Standing,
     text::{self, say, t},
 };
 
 /// How far an arrow key moves the cursor, as a share of the width.
 const STEP_SHARE: f64 = 0.01;
-/// Readings that one chart has at most.
-const N_LINES: usize = 2;
 
 /// The plot.
 #[component]
@@ -120,8 +115,7 @@ pub fn HistoryPlot(shown: Shown) -> impl IntoView {
                 aria-valuetext=words(move || read.with(|(_, words)| words.clone()))
                 on:pointerdown=press on:pointermove=go on:pointerup=lift on:pointerleave=leave on:pointercancel=cancel
                 on:dblclick=back on:wheel=turn on:keydown=key>
-                <Drawing shown />
-                <Limits shown />
+                {drawing(shown.plot)}
                 <Cursor at=Signal::derive(move || read.with(|(at, _)| *at)) />
                 {part(move || drag().map(|(from, to)| view! {
                     <div class="rig-chart__drag" style:left=percent(from.min(to)) style:width=percent((to - from).abs())></div>
@@ -141,57 +135,6 @@ fn moved(key: &str, share: f64) -> Option<f64> {
         "End" => 1.0,
         _ => return None,
     })
-}
-
-#[component]
-fn Drawing(shown: Shown) -> impl IntoView {
-    let plot = shown.plot;
-    let path = move |index: usize, of: fn(&Line) -> &String| {
-        some_words(move || plot.with(|plot| plot.lines.get(index).map(|line| of(line).clone())))
-    };
-    let lines = move || {
-        plot.with(|plot| {
-            let ys: Vec<f64> = plot.scale.levels.iter().map(|level| level.0).collect();
-            let xs: Vec<f64> = plot.ticks.iter().map(|tick| tick.x).collect();
-            grid(&ys, &xs)
-        })
-    };
-    let limits = move |is_planned: bool| {
-        words(move || {
-            plot.with(|plot| {
-                let ys = plot.limits.iter().filter(|limit| limit.is_planned == is_planned).map(|limit| limit.y);
-                grid(&ys.collect::<Vec<_>>(), &[])
-            })
-        })
-    };
-    view! {
-        <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
-            <path class="rig-chart__grid" d=words(lines) />
-            {(0..N_LINES).rev().map(|index| view! {
-                <path class=format!("rig-chart__band rig-chart__band--{index}") d=path(index, |line| &line.band) />
-            }).collect_view()}
-            <path class="rig-chart__limit" d=limits(false) />
-            <path class="rig-chart__limit rig-chart__limit--planned" d=limits(true) />
-            {(0..N_LINES).rev().map(|index| view! {
-                <path class=format!("rig-chart__line rig-chart__line--{index}") d=path(index, |line| &line.line) />
-            }).collect_view()}
-        </svg>
-    }
-}
-
-/// Names of the lines that readings stay below.
-#[component]
-fn Limits(shown: Shown) -> impl IntoView {
-    view! {
-        <div class="rig-chart__words" aria-hidden="true">
-            {part(move || shown.plot.with(|plot| plot.limits.clone()).into_iter().map(|limit| view! {
-                // The plan's above its line and at the other side, where it covers neither the card's nor what is drawn.
-                <span class="rig-chart__bound" class:rig-chart__bound--planned=limit.is_planned style:top=percent(limit.y)>
-                    {t(limit.name)} " " {limit.words}
-                </span>
-            }).collect_view())}
-        </div>
-    }
 }
 
 /// What stands over the plot where nothing can be drawn.

@@ -56,6 +56,8 @@ pub fn LossChart(
     /// The losses.
     #[prop(into)]
     losses: Signal<Losses>,
+    /// What stands over an empty plot.
+    none: Signal<String>,
 ) -> impl IntoView {
     let node = NodeRef::<Div>::new();
     let drawing = paced(losses);
@@ -101,7 +103,7 @@ pub fn LossChart(
             </p>
             <div class="rig-chart__frame">
                 <Levels levels=Signal::derive(move || plot.with(|plot| plot.levels.clone())) />
-                <Plot plot node pointed read=Signal::derive(move || read.get()) summary />
+                <Plot plot node none pointed read=Signal::derive(move || read.get()) summary />
                 <Ticks ticks=Signal::derive(move || plot.with(|plot| {
                     plot.ticks.iter().map(|(x, label)| (*x, label.clone(), false)).collect()
                 })) />
@@ -125,6 +127,7 @@ type Read = Signal<Option<(f64, Vec<String>)>>;
 fn Plot(
     plot: Memo<LossPlot>,
     node: NodeRef<Div>,
+    none: Signal<String>,
     pointed: PerFrame<Option<f64>>,
     read: Read,
     summary: Memo<Vec<String>>,
@@ -181,7 +184,7 @@ fn Plot(
                 <Cursor at=Signal::derive(move || read.get().map(|(at, _)| at)) />
             </div>
             {part(move || plot.with(|plot| plot.is_empty).then(|| view! {
-                <div class="rig-chart__none"><p>{t(text::LOSSES_NONE)}</p></div>
+                <div class="rig-chart__none"><p>{words(move || none.get())}</p></div>
             }))}
         </div>
     }

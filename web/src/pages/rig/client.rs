@@ -163,7 +163,6 @@ impl Client {
     }
 
     fn take(self, message: ServerMessage) {
-        let is_hello = matches!(message, ServerMessage::Hello(_));
         match &message {
             ServerMessage::Hello(hello) => {
                 let (protocol, time_ms) = (hello.protocol, hello.time_ms);
@@ -182,6 +181,11 @@ impl Client {
             ServerMessage::Event(event) => self.notify(event),
             _ => {}
         }
+        let has_new_settings = match &message {
+            ServerMessage::Hello(_) => true,
+            ServerMessage::Event(event) => matches!(event.what, What::SettingsChanged),
+            _ => false,
+        };
         let asked = self.asked.get_value();
         let taken = self.desk.change(|rig| (rig.hear(message, asked), rig.is_fed(), rig.is_behind));
         let Some((changed, is_fed, is_behind)) = taken else { return };
@@ -190,7 +194,7 @@ impl Client {
             if is_behind { connection.again(now_ms) } else { None }
         });
         self.draw(changed);
-        if is_hello {
+        if has_new_settings {
             self.fetch_settings();
         }
     }
@@ -226,7 +230,15 @@ impl Client {
 
     /// Tells the person what happens now, where they want it; what was missed is on the page.
     fn notify(self, event: &headroom_shared::protocol::event::Event) {
-        if matches!(event.what, What::Alert { .. } | What::AlertOver { .. }) {
+        let is_news = match &event.what {
+            What::Alert { .. } => true,
+            // Of one that was dismissed nobody wants to hear any more.
+            What::AlertOver { alert, gpu } => self
+                .desk
+                .look(|rig| rig.fired.iter().any(|fired| fired.is(alert, gpu.as_deref(), event.run.as_deref()))),
+            _ => false,
+        };
+        if is_news {
             let (title, words) = self.desk.look(|rig| {
                 let title = if rig.name.is_empty() { t(text::NAME).to_owned() } else { rig.name.clone() };
                 (title, words::event(rig, event))
@@ -239,13 +251,35 @@ impl Client {
     fn fetch_settings(self) {
         spawn_local(async move {
             match rest::settings(&self.token()).await {
-                Ok(settings) => {
-                    self.desk.settings.set(settings);
-                    self.desk.kept.set(Kept::Fetched);
+                Ok((settings, tag)) => {
+                    self.desk.settings.set(settings.clone());
+                    self.desk.form.update(|form| form.take(settings, tag));
+                    // What one has just saved is told as well, and stays saved.
+                    if self.desk.kept.with_untracked(|kept| *kept != Kept::Saved) {
+                        self.desk.kept.set(Kept::Fetched);
+                    }
                 }
                 Err(message) => self.desk.kept.set(Kept::NotFetched(message)),
             }
         });
+    }
+
+    async fn save(self) {
+        let (made, tag) = self.desk.form.with_untracked(|form| (form.made(), form.tag()));
+        let Some(settings) = made else { return };
+        match rest::set_settings(&self.token(), &settings, &tag).await {
+            Ok(Some(tag)) => {
+                self.desk.settings.set(settings.clone());
+                self.desk.form.update(|form| form.saved(settings, tag));
+                self.desk.kept.set(Kept::Saved);
+            }
+            // They were changed elsewhere, and the form will say so.
+            Ok(None) => {
+                self.desk.kept.set(Kept::Fetched);
+                self.fetch_settings();
+            }
+            Err(message) => self.desk.kept.set(Kept::NotSaved(message)),
+        }
     }
 
     async fn answer(self, ask: Ask) {
@@ -256,13 +290,13 @@ impl Client {
                 self.tell(|connection, now_ms| connection.take_token(now_ms, token));
             }
             Ask::Forget => self.tell(Connection::forget_token),
-            Ask::Save(settings) => match rest::set_settings(&self.token(), &settings).await {
-                Ok(()) => {
-                    self.desk.settings.set(settings);
-                    self.desk.kept.set(Kept::Saved);
-                }
-                Err(message) => self.desk.kept.set(Kept::NotSaved(message)),
-            },
+            Ask::Save => self.save().await,
+            // That it is dismissed is told as everything that happens.
+            Ask::Dismiss(event) => {
+                let said = rest::dismiss(&self.token(), event).await.err();
+                let said = said.map(|message| text::say(&text::rig_not_dismissed(message))).unwrap_or_default();
+                self.desk.not_dismissed.set(said);
+            }
         }
     }
 }

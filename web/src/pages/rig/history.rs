@@ -11,13 +11,24 @@ use crate::{
         rig::Fetched,
         rig_charts::{Fetch, HistoryChart},
     },
-    state::rig::{card::RECENT_MS, connection::Stage, plot::Range, words},
+    state::{
+        rig::{
+            Rig,
+            card::{Card, RECENT_MS},
+            connection::Stage,
+            processes::{predicted_bytes, run_on},
+            words,
+        },
+        rig_charts::{plot::Planned, view::Range},
+    },
 };
 
 /// Points of a chart; it has as many columns.
 const POINTS: u64 = 600;
 /// Points of the minutes before the page was opened: one a second.
 const RECENT_POINTS: u64 = 120;
+/// What did not arrive is asked for again after this.
+const RETRY_MS: u64 = 10_000;
 /// Live seconds reach back an hour; well before that is over, what follows now is fetched anew.
 const STALE_AFTER_MS: u64 = 1_800_000;
 
@@ -46,19 +57,38 @@ pub fn keep_history(client: Client) {
         }
     });
 
-    // The losses of the run that is shown.
+    // The losses of the run that is shown. Where they do not arrive, they are asked for again.
     let run = Memo::new(move |_| desk.run());
-    Effect::new(move |_| {
-        let (Some(id), true) = (run.get(), live.get()) else { return };
+    let again = Memo::new(move |_| desk.now_ms.get() / RETRY_MS);
+    let under_way = StoredValue::new(None::<String>);
+    Effect::new(move |before: Option<Option<String>>| {
+        let (shown, is_live) = (run.get(), live.get());
+        if before.is_some_and(|before| before != shown) {
+            desk.losses_fault.set(None);
+        }
+        let Some(id) = shown.clone().filter(|_| is_live) else { return shown };
         let is_whole = desk.look(|rig| rig.runs.iter().any(|watched| watched.run.id == id && watched.is_whole));
         if !is_whole {
+            again.get();
+            if under_way.with_value(|under_way| under_way.as_ref() == Some(&id)) {
+                return shown;
+            }
+            under_way.set_value(Some(id.clone()));
             spawn_local(async move {
-                let Ok(events) = rest::events(&client.token(), &id).await else { return };
-                if let Some(changed) = desk.change(|rig| rig.take_losses(&id, &events)) {
+                let answer = rest::events(&client.token(), &id).await;
+                under_way.update_value(|under_way| {
+                    under_way.take_if(|under_way| *under_way == id);
+                });
+                if run.get_untracked().as_ref() == Some(&id) {
+                    desk.losses_fault.set(answer.as_ref().err().cloned());
+                }
+                let changed = answer.ok().and_then(|events| desk.change(|rig| rig.take_losses(&id, &events)));
+                if let Some(changed) = changed {
                     client.draw(changed);
                 }
             });
         }
+        shown
     });
 
     // Memory of the card of the run that is shown. What follows now moves on by itself; half an hour later it is fetched anew.
@@ -106,13 +136,13 @@ pub fn chart(client: Client) -> impl IntoView {
         true => desk.agent_now_ms(),
         false => last.copied().unwrap_or_default(),
     });
+    // What is drawn is the whole card's: the share of others stands below the plan's.
     let planned = Signal::derive(move || {
-        let id = desk.run()?;
-        desk.events(|rig| {
-            let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
-            let plan = run.plan.as_ref().filter(|_| !run.status.has_ended())?;
-            Some((run.gpus.first().cloned()?, plan.peak_bytes))
-        })
+        let of = |rig: &Rig, card: &Card| {
+            let planned = Planned { bytes: predicted_bytes(rig, card)?, from_ms: run_on(rig, card)?.started_ms };
+            Some((card.gpu.uuid.clone(), planned))
+        };
+        desk.slow(|rig| rig.cards.iter().filter_map(|card| of(rig, card)).collect::<Vec<_>>())
     });
     let paused =
         Signal::derive(move || desk.about(|rig| rig.state.as_ref().and_then(|state| words::history(&state.history))));

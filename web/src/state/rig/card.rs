@@ -18,7 +18,7 @@ pub const SECOND_MS: u64 = 1_000;
 /// Points of the hour at most.
 const HOUR_POINTS_MAX: usize = 3_600;
 /// How many metrics a history has.
-pub const N_METRICS: usize = Metric::ALL.len();
+pub const N_METRICS: usize = Metric::FAST.len();
 
 /// One moment: NaN where the card gave nothing. Single precision is finer than any pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ pub struct Moment {
 pub struct Second {
     /// Its beginning.
     pub time_ms: u64,
-    /// One a metric, in the order of [`Metric::ALL`].
+    /// One a metric, in the order of [`Metric::FAST`].
     pub parts: [Part; N_METRICS],
 }
 
@@ -98,7 +98,7 @@ impl Card {
 
     /// Takes a sample; one that is not the newest finds its place, and one that is there already is left out.
     pub fn take(&mut self, time_ms: u64, sample: &Sample) {
-        let all = Metric::ALL.map(|metric| value(sample, metric));
+        let all = Metric::FAST.map(|metric| value(sample, metric));
         let values = SPARKS.map(|metric| value(sample, metric));
         let at = self.recent.partition_point(|moment| moment.time_ms < time_ms);
         if self.recent.get(at).is_some_and(|moment| moment.time_ms == time_ms) {
@@ -124,8 +124,7 @@ impl Card {
         {
             return;
         }
-        let place = |metric| Metric::ALL.iter().position(|other| *other == metric).unwrap_or(0);
-        self.recent.insert(at, Moment { time_ms, values: SPARKS.map(|metric| all[place(metric)]) });
+        self.recent.insert(at, Moment { time_ms, values: SPARKS.map(|metric| all[metric.place()]) });
     }
 
     fn count(&mut self, time_ms: u64, all: &[f32; N_METRICS]) {
@@ -156,6 +155,8 @@ fn value(sample: &Sample, metric: Metric) -> f32 {
         Metric::Temperature => whole(&sample.temperature_celsius),
         Metric::ClockSm => whole(&sample.clock_sm_mhz),
         Metric::ClockMemory => whole(&sample.clock_memory_mhz),
+        // What is read once a second is in no sample.
+        _ => None,
     };
     value.filter(|value| value.is_finite()).unwrap_or(f32::NAN)
 }

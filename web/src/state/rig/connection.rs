@@ -278,6 +278,11 @@ impl Connection {
         self.open(now_ms)
     }
 
+    /// Whether what is shown is of an earlier time, and not what comes now.
+    pub fn is_old(&self, now_ms: u64) -> bool {
+        self.stage != Stage::Live || self.is_stale(now_ms)
+    }
+
     /// Whether what is shown is older than it should be.
     pub fn is_stale(&self, now_ms: u64) -> bool {
         self.is_fed && now_ms.saturating_sub(self.heard_ms) > STALE_AFTER_MS

@@ -1,26 +1,30 @@
 //! Ways from the rig to other places: a card into the calculator, a browser's name for its token.
 
-use headroom_shared::{link::encode_text, session::Options, units::GIB};
+use headroom_shared::{link::encode_text, session::Options};
 
-use super::{Rig, card::Card, processes::bytes_of_run};
+use super::{
+    Rig,
+    card::Card,
+    processes::{bytes_of_others, run_on},
+};
 
-/// The calculator's link for a card, as a fragment: its name and memory as they are, what others have of it now, and the config of
-/// the run on it, whose own share is free for a run.
-pub fn plan_for(rig: &Rig, card: &Card) -> String {
-    let own = rig
-        .runs
-        .iter()
-        .map(|watched| &watched.run)
-        .find(|run| !run.status.has_ended() && run.gpus.contains(&card.gpu.uuid));
-    let used = card.sample.as_ref().and_then(|sample| sample.memory_used_bytes.get().copied()).unwrap_or(0);
-    let own_bytes = own.and_then(|run| bytes_of_run(card, &run.id)).unwrap_or(0);
-    let mut gpu = card.gpu.name.trim_start_matches("NVIDIA ").to_owned();
-    // The table of cards stays with the calculator. A GeForce's name may be of several sizes, and takes its own along.
-    if let (true, Some(total)) = (gpu.contains("GeForce"), card.total_bytes()) {
-        gpu = format!("{gpu} {}GB", total.div_ceil(GIB));
+/// The calculator's link for a card, as a fragment: the card with its memory as NVML measures it, what others have of it
+/// now, and the config of the run on it, whose own share is free for a run. Nothing where a plan would be of another card:
+/// of one that is lost nobody knows what it has, and of one that is split no run has all.
+///
+/// The context is left to the calculator, which estimates it by the architecture and says so: what NVML tells of a process
+/// has PyTorch's memory in it, and nothing tells the two apart.
+pub fn plan_for(rig: &Rig, card: &Card) -> Option<String> {
+    if !card.gpu.present || card.gpu.mig_enabled.get() == Some(&true) {
+        return None;
     }
-    let options = Options { gpu, other_processes_bytes: used.saturating_sub(own_bytes), ..Options::default() };
-    encode_text(own.and_then(|run| run.config.as_deref()).unwrap_or_default(), &options)
+    let own = run_on(rig, card);
+    let reserved = card.sample.as_ref().and_then(|sample| sample.memory_reserved_bytes.get().copied());
+    let options = Options {
+        other_processes_bytes: bytes_of_others(card, own).unwrap_or(0),
+        ..Options::on_card(card.gpu.listed_as.as_deref(), card.total_bytes(), reserved)
+    };
+    Some(encode_text(own.and_then(|run| run.config.as_deref()).unwrap_or_default(), &options))
 }
 
 /// The one-use code of a pairing link's fragment.
@@ -62,7 +66,11 @@ pub fn device_name(user_agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::{hardware::find, protocol::ServerMessage};
+    use headroom_shared::protocol::{
+        ServerMessage,
+        gpu::Gpu,
+        reading::{Reading, Why},
+    };
 
     use super::*;
     use crate::state::{
@@ -70,10 +78,10 @@ mod tests {
         session::Session,
     };
 
-    fn rig(name: &str) -> Rig {
+    fn rig(listed_as: Option<&str>) -> Rig {
         let mut rig = Rig::default();
         let mut hello = hello(1, vec![run("a")], 0);
-        hello.gpus[0].name = name.to_owned();
+        hello.gpus[0].listed_as = listed_as.map(str::to_owned);
         rig.hear(ServerMessage::Hello(Box::new(hello)), false);
         rig.cards[0].sample = Some(sample(0, 1));
         rig.hear(ServerMessage::Slow(slow(&[(0, 10, Some(6 << 30), Some("a"))])), false);
@@ -82,33 +90,51 @@ mod tests {
 
     /// What the calculator makes of the first card's link.
     fn opened(rig: &Rig) -> Session {
-        Session::open(&plan_for(rig, &rig.cards[0]), None).expect("a link").session
+        Session::open(&plan_for(rig, &rig.cards[0]).expect("a card"), None).expect("a link").session
     }
 
     #[test]
     fn the_calculator_opens_with_the_card_as_it_is_now() {
-        let rig = rig("NVIDIA GeForce RTX 4070");
+        let rig = rig(Some("GeForce RTX 4070"));
         let session = opened(&rig);
-        assert_eq!(session.options.gpu, "GeForce RTX 4070 12GB");
-        assert_eq!((session.options.vram_bytes, session.options.other_processes_bytes), (None, 1 << 30));
+        assert_eq!(session.options.gpu, "GeForce RTX 4070");
+        // 12,282 MiB by NVML, of which the driver keeps 300.
+        assert_eq!(session.options.vram_bytes, Some(11_982 << 20));
+        assert_eq!((session.options.other_processes_bytes, session.options.context_bytes), (1 << 30, None));
         assert_eq!(session.text, "batch_size = 8\n");
     }
 
     #[test]
-    fn the_calculator_finds_the_card_by_what_the_link_calls_it() {
-        for (name, found) in [
-            ("NVIDIA GeForce RTX 3060", "GeForce RTX 3060 12GB"),
-            ("NVIDIA GeForce RTX 4070", "GeForce RTX 4070"),
-            ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
-        ] {
-            let session = opened(&rig(name));
-            assert_eq!(find(&session.options.gpu).map(|device| &*device.name), Ok(found));
-        }
+    fn a_card_beyond_the_table_is_planned_by_its_memory() {
+        let options = opened(&rig(None)).options;
+        assert_eq!((options.gpu.as_str(), options.vram_bytes), ("", Some(11_982 << 20)));
+        let old_driver = |listed_as: Option<&str>| {
+            let mut rig = rig(listed_as);
+            let sample = rig.cards[0].sample.as_mut().expect("a sample");
+            sample.memory_reserved_bytes = Reading::missing(Why::OldDriver);
+            opened(&rig).options.vram_bytes
+        };
+        assert_eq!(old_driver(None), Some(12_282 << 20));
+        assert_eq!(old_driver(Some("H200")), None, "the table knows what CUDA gives of it");
     }
 
     #[test]
-    fn a_card_of_which_nothing_is_read_makes_a_link_all_the_same() {
-        assert!(plan_for(&Rig::default(), &Card::new(gpu(0))).contains("gpu="));
+    fn what_a_run_has_is_not_taken_for_another_s_where_nobody_says_whose_it_is() {
+        let mut rig = rig(Some("GeForce RTX 4070"));
+        rig.hear(ServerMessage::Slow(slow(&[(0, 10, None, Some("a"))])), false);
+        assert_eq!(opened(&rig).options.other_processes_bytes, 0);
+        rig.runs.clear();
+        assert_eq!(opened(&rig).options.other_processes_bytes, 7 << 30);
+    }
+
+    #[test]
+    fn a_card_that_is_lost_or_split_makes_no_link() {
+        let unread = Card::new(gpu(0));
+        assert!(plan_for(&Rig::default(), &unread).is_some_and(|link| link.contains("gpu=")));
+        let lost = Card::new(Gpu { present: false, ..gpu(0) });
+        assert_eq!(plan_for(&Rig::default(), &lost), None);
+        let split = Card::new(Gpu { mig_enabled: Reading::Is(true), ..gpu(0) });
+        assert_eq!(plan_for(&Rig::default(), &split), None);
     }
 
     #[test]

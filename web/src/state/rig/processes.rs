@@ -3,6 +3,7 @@
 use headroom_shared::protocol::{
     gpu::Process,
     reading::{Reading, Why},
+    run::Run,
 };
 
 use super::{Rig, card::Card, words};
@@ -82,15 +83,24 @@ pub fn bytes_of_run(card: &Card, run: &str) -> Option<u64> {
     known.fold(None, |sum: Option<u64>, bytes| Some(sum.unwrap_or(0).saturating_add(bytes)))
 }
 
+/// The run that goes on a card now.
+pub fn run_on<'a>(rig: &'a Rig, card: &Card) -> Option<&'a Run> {
+    let runs = rig.runs.iter().map(|watched| &watched.run);
+    runs.into_iter().find(|run| !run.status.has_ended() && run.gpus.contains(&card.gpu.uuid))
+}
+
+/// What is used of a card by all but the run on it; nothing where it is not known whose it is.
+pub fn bytes_of_others(card: &Card, own: Option<&Run>) -> Option<u64> {
+    let used = card.sample.as_ref()?.memory_used_bytes.get().copied()?;
+    let own = own.map_or(Some(0), |run| bytes_of_run(card, &run.id))?;
+    Some(used.saturating_sub(own))
+}
+
 /// Where the bar of a card's memory is marked: what others have, and the peak that is predicted for the run on it.
 pub fn predicted_bytes(rig: &Rig, card: &Card) -> Option<u64> {
-    let going = rig.runs.iter().map(|watched| &watched.run).filter(|run| !run.status.has_ended());
-    let run = going.into_iter().find(|run| run.gpus.contains(&card.gpu.uuid))?;
+    let run = run_on(rig, card)?;
     let peak = run.plan.as_ref()?.peak_bytes;
-    let used = card.sample.as_ref().and_then(|sample| sample.memory_used_bytes.get().copied());
-    let own = bytes_of_run(card, &run.id);
-    let others = used.zip(own).map_or(0, |(used, own)| used.saturating_sub(own));
-    Some(peak.saturating_add(others))
+    Some(peak.saturating_add(bytes_of_others(card, Some(run)).unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use headroom_shared::{
     protocol::{
         alert::Settings,
         history::{History, Metric},
-        run::{Run, RunStatus},
+        run::{Contradiction, Figure, Run, RunStatus},
     },
 };
 
@@ -58,6 +58,16 @@ pub const fn look(run: &Run) -> &'static str {
     }
 }
 
+/// Why a run has no prediction, where it has none since it prints other figures than its config comes to.
+pub fn unplanned(run: &Run) -> Option<String> {
+    let Contradiction { figure, printed, planned } = run.contradiction?;
+    let number = |value, decimals| text::table().number(&decimal::fixed(value, decimals));
+    Some(say(&match figure {
+        Figure::ParametersMillions => text::rig_other_parameters(number(printed, 2), number(planned, 2)),
+        Figure::TokensPerIteration => text::rig_other_tokens(number(printed, 0), number(planned, 0)),
+    }))
+}
+
 /// How much of a run is done, from 0 to 1.
 pub fn share_done(run: &Run) -> Option<f64> {
     let (last, max) = (run.last?.iter, run.max_iters.filter(|max| *max > 0)?);
@@ -77,7 +87,7 @@ pub fn left_ms(run: &Run) -> Option<u64> {
 
 /// What a card took over a history, in joules: its mean power over the times that were recorded.
 pub fn joules(history: &History) -> Option<f64> {
-    let power = Metric::ALL.iter().position(|metric| *metric == Metric::Power)?;
+    let power = Metric::Power.place();
     let watts: Vec<f64> = history.series.get(power)?.mean.iter().flatten().copied().collect();
     let seconds = history.step_ms as f64 / 1000.0;
     (!watts.is_empty()).then(|| watts.iter().sum::<f64>() * seconds)
@@ -187,6 +197,20 @@ mod tests {
         run.last = Some(iteration(1, 0.0));
         run.last.as_mut().expect("a line").loss = None;
         assert_eq!(found(&facts(&run, &Settings::default(), None, T), text::RIG_LOSS), t(text::RIG_NO_LOSS));
+    }
+
+    #[test]
+    fn a_run_without_a_prediction_says_why() {
+        let mut run = run("a");
+        assert_eq!(unplanned(&run), None);
+        for (figure, printed, planned, words) in [
+            (Figure::ParametersMillions, 162.19, 123.587_328, ["162.19", "123.59"]),
+            (Figure::TokensPerIteration, 12.0, 491_520.0, ["12", "491,520"]),
+        ] {
+            run.contradiction = Some(Contradiction { figure, printed, planned });
+            let said = unplanned(&run).expect("there is one");
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        }
     }
 
     #[test]

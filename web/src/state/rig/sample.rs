@@ -30,6 +30,7 @@ pub fn gpu(index: u32) -> Gpu {
         mig_enabled: Reading::missing(Why::NotSupported),
         nvlinks_active: Reading::missing(Why::NotSupported),
         pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+        listed_as: Some("GeForce RTX 4070".to_owned()),
     }
 }
 
@@ -109,6 +110,7 @@ pub fn hello(n_gpus: u32, runs: Vec<Run>, last_event: u64) -> Hello {
         },
         runs,
         last_event,
+        alerts: vec![],
     }
 }
 

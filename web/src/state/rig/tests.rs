@@ -1,6 +1,7 @@
 //! What the page makes of what the agent tells.
 
 use headroom_shared::protocol::{
+    alert::Alert,
     reading::Reading,
     run::{Evaluation, RunStatus},
 };
@@ -120,6 +121,46 @@ fn alerts_are_on_until_they_are_over() {
 }
 
 #[test]
+fn alerts_from_before_the_page_was_opened_are_there_and_so_is_what_happened() {
+    let alert = Alert::TemperatureAbove { celsius: 85 };
+    let on = |id, gpu: &str| Event {
+        id,
+        time_ms: T + id,
+        run: None,
+        what: What::Alert { alert, gpu: Some(gpu.to_owned()), value: None },
+    };
+    let fired = Fired { gpu_name: Some("NVIDIA H200".to_owned()), ..Fired::of(&on(5, "GPU-9")).expect("an alert") };
+    let mut hello = hello(1, vec![run("a")], 20);
+    hello.alerts = vec![fired.clone()];
+    let mut rig = Rig::default();
+    rig.hear(ServerMessage::Hello(Box::new(hello.clone())), false);
+    assert_eq!(words::card_name(&rig, "GPU-9"), "H200");
+    // What happens now comes before what happened then.
+    rig.hear(ServerMessage::Event(on(21, "GPU-0")), false);
+    let over = |id| Event { what: What::AlertOver { alert, gpu: Some("GPU-9".to_owned()) }, ..on(id, "") };
+    for _ in 0..2 {
+        let events = vec![on(5, "GPU-9"), over(6), on(7, "GPU-9")];
+        rig.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), false);
+    }
+    assert_eq!(rig.log.iter().map(|event| event.id).collect::<Vec<_>>(), [21, 7, 6, 5]);
+    assert_eq!(rig.fired.len(), 2, "the greeting had what follows from them");
+    // A page that was away: what the greeting says is so, whatever is told on the way there.
+    (hello.last_event, hello.alerts) = (30, vec![]);
+    rig.hear(ServerMessage::Hello(Box::new(hello)), true);
+    let events = vec![on(25, "GPU-5"), on(28, "GPU-9")];
+    rig.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), true);
+    assert_eq!((rig.fired.len(), rig.log.len()), (0, 6));
+    // An agent that starts again ends none.
+    rig.hear(ServerMessage::Event(on(31, "GPU-0")), true);
+    let started = What::AgentStarted { version: "0.1.0".to_owned() };
+    rig.hear(ServerMessage::Event(Event { id: 32, time_ms: T, run: None, what: started }), true);
+    let dismissed = What::AlertDismissed { alert, gpu: Some("GPU-0".to_owned()) };
+    assert_eq!(rig.fired.len(), 1);
+    rig.hear(ServerMessage::Event(Event { id: 33, time_ms: T, run: None, what: dismissed }), true);
+    assert_eq!(rig.fired.len(), 0);
+}
+
+#[test]
 fn a_day_of_events_stays_within_its_bounds() {
     let mut rig = greeted(0);
     for id in 1..=60_000 {
@@ -164,4 +205,70 @@ fn the_past_fills_the_minute_of_a_page_that_has_just_been_opened() {
     assert_eq!(rig.cards[0].recent.len(), 3);
     assert!(rig.cards[0].recent[1].values[0].is_nan());
     assert!(matches!(rig.cards[0].sample.as_ref().map(|sample| &sample.utilization_percent), Some(Reading::Is(0))));
+}
+
+/// What is told of these events of one run, oldest first, with the milliseconds at which each came.
+#[track_caller]
+fn tells(events: Vec<(u64, What)>, expected: &[&str]) {
+    let mut rig = greeted(0);
+    for (at, (time_ms, what)) in events.into_iter().enumerate() {
+        let event = Event { time_ms: T + time_ms, ..event(at as u64 + 1, what) };
+        rig.hear(ServerMessage::Event(event), false);
+    }
+    let told: Vec<String> = rig.log.iter().rev().filter_map(|event| words::event(&rig, event)).collect();
+    let told: Vec<String> = told.iter().map(|line| line.replace(words::BLANK, " ")).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_happened_is_told_once() {
+    let of_card = |alert, is_over| match is_over {
+        true => What::AlertOver { alert, gpu: Some("GPU-0".to_owned()) },
+        false => What::Alert { alert, gpu: Some("GPU-0".to_owned()), value: None },
+    };
+    let gpu = || "GPU-0".to_owned();
+    tells(
+        vec![
+            (0, What::CardLost { gpu: gpu() }),
+            (1, of_card(Alert::CardLost, false)),
+            (9000, What::CardBack { gpu: gpu() }),
+            (9001, of_card(Alert::CardLost, true)),
+            (9002, of_card(Alert::TemperatureAbove { celsius: 85 }, false)),
+        ],
+        &[
+            "0: GeForce RTX 4070 stopped answering",
+            "0: GeForce RTX 4070 answers again",
+            "0: GeForce RTX 4070: hotter than 85 °C",
+        ],
+    );
+    let status = |status| What::RunStatus { status, energy_joules: None };
+    tells(
+        vec![
+            (0, What::RunOom { message: "CUDA out of memory.".to_owned() }),
+            (900, status(RunStatus::Exited { code: 1 })),
+            (901, What::Alert { alert: Alert::RunFailed, gpu: None, value: None }),
+        ],
+        &["shakespeare-char ran out of memory"],
+    );
+    tells(vec![(0, status(RunStatus::Exited { code: 1 }))], &["shakespeare-char: failed with exit code 1"]);
+}
+
+#[test]
+fn a_run_that_stands_still_is_told_once_by_whoever_says_it_first() {
+    let status = |status| What::RunStatus { status, energy_joules: None };
+    let alert = Alert::NoProgress { minutes: 10 };
+    tells(
+        vec![
+            (0, status(RunStatus::Stalled { since_ms: T })),
+            (900, What::Alert { alert, gpu: None, value: None }),
+            (60_000, status(RunStatus::Running)),
+            (60_000, What::AlertOver { alert, gpu: None }),
+        ],
+        &["shakespeare-char: no progress", "shakespeare-char makes progress again"],
+    );
+    // With other bounds they are at other times, and both are told.
+    tells(
+        vec![(0, status(RunStatus::Stalled { since_ms: T })), (300_000, What::Alert { alert, gpu: None, value: None })],
+        &["shakespeare-char: no progress", "shakespeare-char: no progress for 10 min"],
+    );
 }

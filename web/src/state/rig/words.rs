@@ -7,8 +7,8 @@ use headroom_shared::{
         alert::Alert,
         event::{Event, What},
         gpu::Throttle,
-        history::Metric,
         reading::{Reading, Why},
+        run::RunStatus,
         state::{DriverState, HistoryState},
     },
 };
@@ -18,10 +18,7 @@ use super::{
     connection::{Connection, Fault, Stage},
     run,
 };
-use crate::{
-    state::format,
-    text::{self, Key, Text, say, t},
-};
+use crate::text::{self, Key, Text, say, t};
 
 /// A blank that no line is broken at, between a number and its unit.
 pub const BLANK: char = '\u{a0}';
@@ -36,18 +33,6 @@ pub fn value(value: f64, decimals: u32, unit: &str) -> String {
     with_unit(&decimal::fixed(value, decimals), unit)
 }
 
-/// A value of a metric.
-pub fn metric(metric: Metric, number: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a card")]
-    match metric {
-        Metric::MemoryUsed => format::size(number.max(0.0) as u64),
-        Metric::Utilization | Metric::MemoryUtilization => value(number, 0, "%"),
-        Metric::Power => value(number, 0, "W"),
-        Metric::Temperature => value(number, 0, "°C"),
-        Metric::ClockSm | Metric::ClockMemory => value(number, 0, "MHz"),
-    }
-}
-
 /// Why a reading is missing.
 pub fn why(why: Why) -> &'static str {
     t(match why {
@@ -56,6 +41,7 @@ pub fn why(why: Why) -> &'static str {
         Why::HiddenByWindows => text::RIG_HIDDEN_BY_WINDOWS,
         Why::CardLost => text::RIG_CARD_LOST,
         Why::OldDriver => text::RIG_OLD_DRIVER,
+        Why::NotVisible => text::RIG_NOT_VISIBLE,
         Why::NotYet => text::RIG_NOT_YET,
         Why::Failed => text::RIG_FAILED,
     })
@@ -158,14 +144,14 @@ pub fn history(state: &HistoryState) -> Option<String> {
     }
 }
 
-/// An alert's rule.
+/// What an alert says of a card or a run.
 pub fn alert(alert: &Alert) -> Text {
     match alert {
         Alert::TemperatureAbove { celsius } => text::rig_alert_temperature(*celsius),
         Alert::MemoryAbove { percent } => text::rig_alert_memory(*percent),
         Alert::NoProgress { minutes } => text::rig_alert_progress(*minutes),
-        Alert::CardLost => text::RIG_ALERT_LOST.into(),
-        Alert::RunFailed => text::RIG_ALERT_FAILED.into(),
+        Alert::CardLost => text::RIG_FIRED_LOST.into(),
+        Alert::RunFailed => text::RIG_FIRED_FAILED.into(),
     }
 }
 
@@ -175,7 +161,11 @@ pub fn card_name(rig: &Rig, uuid: &str) -> String {
     match rig.card(uuid) {
         Some(card) if rig.cards.len() > 1 => format!("{}: {}", card.gpu.index, name(&card.gpu.name)),
         Some(card) => name(&card.gpu.name),
-        None => uuid.to_owned(),
+        // One that was lost before the agent started is known by its alert alone.
+        None => {
+            let named = rig.fired.iter().find(|fired| fired.gpu.as_deref() == Some(uuid));
+            named.and_then(|fired| fired.gpu_name.as_deref()).map_or_else(|| uuid.to_owned(), name)
+        }
     }
 }
 
@@ -197,6 +187,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
     };
     Some(match &event.what {
         What::RunStarted { run } => say(&text::rig_run_started(run.name.as_str())),
+        // It is told that a run runs where it had made no progress.
+        What::RunStatus { status: RunStatus::Running, .. } => say(&text::rig_run_goes_on(run)),
         What::RunStatus { status, .. } => format!("{run}: {}", run::status(*status)),
         What::RunOom { .. } => say(&text::rig_run_oom(run)),
         What::RunRetried { changes, .. } => {
@@ -207,6 +199,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
         What::Alert { alert, gpu, .. } => of_card(alert, gpu),
         What::AlertOver { alert, gpu } => say(&text::rig_alert_over(of_card(alert, gpu))),
+        What::AlertDismissed { alert, gpu } => say(&text::rig_alert_dismissed(of_card(alert, gpu))),
+        What::SettingsChanged => t(text::RIG_SETTINGS_CHANGED).to_owned(),
         What::CardLost { gpu } => say(&text::rig_card_gone(card_name(rig, gpu))),
         What::CardBack { gpu } => say(&text::rig_card_back(card_name(rig, gpu))),
         What::HistoryPaused { reason } => say(&text::rig_history_paused(reason.as_str())),

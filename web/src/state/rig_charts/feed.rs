@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use headroom_shared::protocol::history::{History, POINTS_MAX};
+use headroom_shared::protocol::history::{Group, History, POINTS_MAX};
 
 use super::view::{Range, Window};
 use crate::text::{self, Text};
@@ -25,7 +25,9 @@ const RETRY_MS: f64 = 10_000.0;
 /// What is wanted, whatever time it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The card's UUID.
+    /// Which readings.
+    pub group: Group,
+    /// The card's UUID; empty of the machine.
     pub gpu: String,
     /// What is looked at.
     pub window: Window,
@@ -54,7 +56,12 @@ impl Ask {
     pub fn path(&self) -> String {
         let (Range { from_ms, to_ms }, n_points) = (self.range, self.wanted.n_points);
         let gpu = encoded(&self.wanted.gpu);
-        format!("/api/history?gpu={gpu}&from_ms={from_ms}&to_ms={to_ms}&points={n_points}")
+        let group = match self.wanted.group {
+            Group::Fast => "",
+            Group::Slow => "&group=slow",
+            Group::Host => "&group=host",
+        };
+        format!("/api/history?gpu={gpu}&from_ms={from_ms}&to_ms={to_ms}&points={n_points}{group}")
     }
 }
 
@@ -83,7 +90,7 @@ pub struct Feed {
     /// What failed, when, and why.
     failed: Option<(Wanted, f64, Text)>,
     /// The newest last.
-    kept: VecDeque<History>,
+    kept: VecDeque<(Group, History)>,
 }
 
 impl Feed {
@@ -100,7 +107,7 @@ impl Feed {
             return None;
         }
         if let Some((answered, at_ms)) = self.answered.as_ref().filter(|(answered, _)| answered == wanted) {
-            let step_ms = self.kept.back().map_or(0, |history| history.step_ms);
+            let step_ms = self.kept.back().map_or(0, |(_, history)| history.step_ms);
             let follow_ms = step_ms.clamp(FOLLOW_MS[0], FOLLOW_MS[1]) as f64;
             if answered.window.end_ms.is_some() || since(*at_ms) < follow_ms {
                 return None;
@@ -128,15 +135,15 @@ impl Feed {
                 self.failed = None;
                 // What follows the newest takes the place of what it was.
                 let follows = wanted.window.end_ms.is_none();
-                self.kept.retain(|kept| {
+                self.kept.retain(|(group, kept)| {
                     let is_same = (kept.from_ms, kept.to_ms) == (history.from_ms, history.to_ms)
                         || follows && kept.to_ms.abs_diff(kept.from_ms) == history.to_ms.abs_diff(history.from_ms);
-                    kept.gpu != history.gpu || !is_same
+                    *group != wanted.group || kept.gpu != history.gpu || !is_same
                 });
                 if self.kept.len() >= KEPT_MAX {
                     self.kept.pop_front();
                 }
-                self.kept.push_back(history);
+                self.kept.push_back((wanted.group, history));
                 self.answered = Some((wanted, clock_ms));
                 Some(range)
             }
@@ -166,11 +173,12 @@ impl Feed {
         self.answered.as_ref().is_some_and(|(answered, _)| answered == wanted)
     }
 
-    /// What is kept of a card that shows most of a range, and that most finely.
-    pub fn best(&self, gpu: &str, range: Range) -> Option<&History> {
+    /// What is kept of such readings of a card that shows most of a range, and that most finely.
+    pub fn best(&self, group: Group, gpu: &str, range: Range) -> Option<&History> {
         let overlap =
             |history: &History| history.to_ms.min(range.to_ms).saturating_sub(history.from_ms.max(range.from_ms));
-        let of_card = self.kept.iter().filter(|history| history.gpu == gpu && overlap(history) > 0);
+        let of_group = self.kept.iter().filter(|(kept, _)| *kept == group).map(|(_, history)| history);
+        let of_card = of_group.filter(|history| history.gpu == gpu && overlap(history) > 0);
         of_card.max_by_key(|history| (overlap(history), std::cmp::Reverse(history.step_ms)))
     }
 }
@@ -199,7 +207,7 @@ mod tests {
     const NOW: u64 = 1_795_000_000_500;
 
     fn wanted(window: Window) -> Wanted {
-        Wanted { gpu: "GPU-1".to_owned(), window, n_points: 600 }
+        Wanted { group: Group::Fast, gpu: "GPU-1".to_owned(), window, n_points: 600 }
     }
 
     fn hour() -> Wanted {
@@ -230,6 +238,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_of_other_readings_is_not_taken_for_these() {
+        let mut feed = Feed::default();
+        let slow = Wanted { group: Group::Slow, ..hour() };
+        let ask = feed.ask(&slow, NOW, 0.0).expect("nothing is there");
+        assert!(ask.path().ends_with("&points=600&group=slow"), "{}", ask.path());
+        feed.take(ask.number, answer(&ask, 1000), 100.0).expect("it is the newest");
+        let range = hour().range(NOW);
+        assert_eq!(feed.best(Group::Fast, "GPU-1", range), None);
+        assert!(feed.best(Group::Slow, "GPU-1", range).is_some());
+        let ask = feed.ask(&hour(), NOW, 1000.0).expect("others");
+        feed.take(ask.number, answer(&ask, 100), 1100.0).expect("it is the newest");
+        assert_eq!(feed.best(Group::Slow, "GPU-1", range).map(|history| history.step_ms), Some(1000), "both stay");
+    }
+
+    #[test]
     fn what_follows_is_asked_for_anew_and_what_is_over_is_not() {
         let mut feed = Feed::default();
         let ask = feed.ask(&hour(), NOW, 0.0).expect("nothing is there");
@@ -253,7 +276,7 @@ mod tests {
         assert!((feed.rest_ms(100.0) - 150.0).abs() < 1e-9);
         let second = feed.ask(&day, NOW, 300.0).expect("another window");
         assert_eq!(feed.take(first.number, answer(&first, 1000), 400.0), None);
-        assert_eq!(feed.best("GPU-1", hour().range(NOW)), None);
+        assert_eq!(feed.best(Group::Fast, "GPU-1", hour().range(NOW)), None);
         assert_eq!(feed.take(second.number, answer(&second, 1000), 500.0), Some(day.range(NOW)));
         assert_eq!(feed.take(second.number, answer(&second, 1000), 600.0), None, "nor one twice");
     }
@@ -320,10 +343,10 @@ mod tests {
         }
         assert_eq!(feed.kept.len(), 1, "what follows takes its own place");
         let near = get(&mut feed, Window { span_ms: 600_000, end_ms: Some(NOW - 3_600_000) }, 1000);
-        assert_eq!(feed.best("GPU-1", near).map(|history| history.step_ms), Some(1000));
+        assert_eq!(feed.best(Group::Fast, "GPU-1", near).map(|history| history.step_ms), Some(1000));
         let wide = Range { from_ms: near.from_ms - 1000, to_ms: near.to_ms };
-        assert_eq!(feed.best("GPU-1", wide).map(|history| history.step_ms), Some(120_000));
-        assert_eq!(feed.best("GPU-2", near), None);
+        assert_eq!(feed.best(Group::Fast, "GPU-1", wide).map(|history| history.step_ms), Some(120_000));
+        assert_eq!(feed.best(Group::Fast, "GPU-2", near), None);
         for index in 0..20 {
             get(&mut feed, Window { span_ms: 600_001 + index, end_ms: Some(NOW - 3_600_000) }, 1000);
             assert!(feed.kept.len() <= KEPT_MAX);

@@ -1,11 +1,14 @@
 //! The history chart as a whole: card, subject, range, requests, and how it stands.
 
-use headroom_shared::protocol::{gpu::Gpu, history::History};
+use headroom_shared::protocol::{
+    gpu::Gpu,
+    history::{Group, History},
+};
 
 use super::{
     feed::{Ask, Feed, Wanted, points_for},
     kind::Kind,
-    plot::{Frame, Plot},
+    plot::{Frame, Planned, Plot},
     reading::{self, Row, Said},
     view::{Range, View},
     zone::Zone,
@@ -67,9 +70,15 @@ impl Charted {
         chosen.or_else(|| gpus.first())
     }
 
+    /// Which readings are shown, and of whom: the machine has them without a card.
+    fn subject<'a>(&self, gpus: &'a [Gpu]) -> Option<(Group, &'a str)> {
+        let group = self.kind.group();
+        Some((group, if group == Group::Host { "" } else { &self.card(gpus)?.uuid }))
+    }
+
     fn wanted(&self, gpus: &[Gpu]) -> Option<Wanted> {
-        let gpu = self.card(gpus)?.uuid.clone();
-        Some(Wanted { gpu, window: self.view.window, n_points: points_for(self.width_px) })
+        let (group, gpu) = self.subject(gpus)?;
+        Some(Wanted { group, gpu: gpu.to_owned(), window: self.view.window, n_points: points_for(self.width_px) })
     }
 
     /// Makes a change to what is looked at, and draws its range at once, of what is there.
@@ -117,16 +126,16 @@ impl Charted {
 
     /// What is kept of what is looked at.
     pub fn history(&self, gpus: &[Gpu], newest_ms: u64) -> Option<&History> {
-        self.feed.best(&self.card(gpus)?.uuid, self.range(newest_ms))
+        let (group, gpu) = self.subject(gpus)?;
+        self.feed.best(group, gpu, self.range(newest_ms))
     }
 
     /// The drawing.
-    pub fn plot(&self, gpus: &[Gpu], planned: Option<&(String, u64)>, newest_ms: u64, zone: Zone) -> Plot {
+    pub fn plot(&self, gpus: &[Gpu], planned: &[(String, Planned)], newest_ms: u64, zone: Zone) -> Plot {
         let card = self.card(gpus);
-        let planned_bytes =
-            planned.filter(|(uuid, _)| card.is_some_and(|card| card.uuid == *uuid)).map(|(_, bytes)| *bytes);
+        let planned = planned.iter().find(|(uuid, _)| card.is_some_and(|card| card.uuid == *uuid));
         let frame = Frame { range: self.range(newest_ms), kind: self.kind, width_px: self.width_px, zone };
-        Plot::of(self.history(gpus, newest_ms), card, planned_bytes, &frame)
+        Plot::of(self.history(gpus, newest_ms), card, planned.map(|(_, planned)| *planned), &frame)
     }
 
     /// How it stands.
@@ -197,6 +206,7 @@ mod tests {
             mig_enabled: Reading::Is(false),
             nvlinks_active: Reading::Is(0),
             pci_bus_id: Reading::Is("0000:01:00.0".to_owned()),
+            listed_as: None,
         }
     }
 
@@ -211,7 +221,7 @@ mod tests {
     }
 
     fn standing(charted: &Charted, gpus: &[Gpu]) -> Standing {
-        charted.standing(gpus, NOW, &charted.plot(gpus, None, NOW, UTC))
+        charted.standing(gpus, NOW, &charted.plot(gpus, &[], NOW, UTC))
     }
 
     #[test]
@@ -270,8 +280,11 @@ mod tests {
         let mut charted = Charted::default();
         let ask = charted.ask(&gpus, NOW, 0.0, 1200.0).expect("a request");
         charted.take(ask.number, answer("GPU-1", charted.range(NOW), Some(5e9)), 100.0);
-        let limits = |planned: &(String, u64)| charted.plot(&gpus, Some(planned), NOW, UTC).limits.len();
-        assert_eq!(limits(&("GPU-1".to_owned(), 9 << 30)), 2);
-        assert_eq!(limits(&("GPU-2".to_owned(), 9 << 30)), 1);
+        let limits = |uuid: &str| {
+            let planned = Planned { bytes: 9 << 30, from_ms: NOW - 1000 };
+            charted.plot(&gpus, &[(uuid.to_owned(), planned)], NOW, UTC).limits.len()
+        };
+        assert_eq!(limits("GPU-1"), 2);
+        assert_eq!(limits("GPU-2"), 1);
     }
 }

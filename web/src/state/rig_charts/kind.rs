@@ -2,7 +2,10 @@
 
 use headroom_shared::{
     decimal,
-    protocol::{gpu::Gpu, history::Metric},
+    protocol::{
+        gpu::Gpu,
+        history::{Group, Metric},
+    },
     units::GIB,
 };
 
@@ -17,6 +20,8 @@ const ROOM: f64 = 1.04;
 /// An axis of temperatures is at least so long, and ends so far from the readings.
 const CELSIUS_MIN: f64 = 30.0;
 const CELSIUS_ROOM: f64 = 5.0;
+/// What PCIe's axis counts in, bytes.
+const MEGABYTE: f64 = 1e6;
 /// A bound is drawn where the readings reach this share of it; further below it would press them flat.
 const BOUND_SHARE_MIN: f64 = 0.25;
 
@@ -34,6 +39,14 @@ pub enum Kind {
     Temperature,
     /// Clocks of the multiprocessors and of the memory.
     Clocks,
+    /// How fast the fan turns.
+    Fan,
+    /// What goes over PCIe, to the card and from it.
+    Pcie,
+    /// The machine's cores.
+    Cpu,
+    /// The machine's own memory.
+    HostMemory,
 }
 
 /// A line that readings stay below, with its name.
@@ -49,7 +62,17 @@ pub struct Bound {
 
 impl Kind {
     /// All, in the order of their buttons.
-    pub const ALL: [Self; 5] = [Self::Memory, Self::Utilization, Self::Power, Self::Temperature, Self::Clocks];
+    pub const ALL: [Self; 9] = [
+        Self::Memory,
+        Self::Utilization,
+        Self::Power,
+        Self::Temperature,
+        Self::Clocks,
+        Self::Fan,
+        Self::Pcie,
+        Self::Cpu,
+        Self::HostMemory,
+    ];
 
     /// The readings, the first one first in every list.
     pub const fn metrics(self) -> &'static [Metric] {
@@ -59,6 +82,19 @@ impl Kind {
             Self::Power => &[Metric::Power],
             Self::Temperature => &[Metric::Temperature],
             Self::Clocks => &[Metric::ClockSm, Metric::ClockMemory],
+            Self::Fan => &[Metric::Fan],
+            Self::Pcie => &[Metric::PcieReceive, Metric::PcieSend],
+            Self::Cpu => &[Metric::HostCpu],
+            Self::HostMemory => &[Metric::HostMemoryUsed],
+        }
+    }
+
+    /// The group that they are of.
+    pub const fn group(self) -> Group {
+        match self {
+            Self::Memory | Self::Utilization | Self::Power | Self::Temperature | Self::Clocks => Group::Fast,
+            Self::Fan | Self::Pcie => Group::Slow,
+            Self::Cpu | Self::HostMemory => Group::Host,
         }
     }
 
@@ -70,25 +106,33 @@ impl Kind {
             Self::Power => text::HISTORY_POWER,
             Self::Temperature => text::HISTORY_TEMPERATURE,
             Self::Clocks => text::HISTORY_CLOCKS,
+            Self::Fan => text::HISTORY_FAN,
+            Self::Pcie => text::HISTORY_PCIE,
+            Self::Cpu => text::HISTORY_CPU,
+            Self::HostMemory => text::HISTORY_HOST_MEMORY,
         }
     }
 
     /// The unit of the axis.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Memory => "GiB",
-            Self::Utilization => "%",
+            Self::Memory | Self::HostMemory => "GiB",
+            Self::Utilization | Self::Fan | Self::Cpu => "%",
             Self::Power => "W",
             Self::Temperature => "°C",
             Self::Clocks => "MHz",
+            Self::Pcie => "MB/s",
         }
     }
 
     /// A value with its unit.
     pub fn words(self, value: f64) -> String {
         match self {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a card")]
-            Self::Memory => format::size(value.max(0.0) as u64),
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of memory")]
+            Self::Memory | Self::HostMemory => format::size(value.max(0.0) as u64),
+            Self::Pcie => {
+                format!("{}\u{a0}{}", text::table().number(&decimal::fixed(value / MEGABYTE, 1)), self.unit())
+            }
             _ => format!("{}\u{a0}{}", text::table().number(&decimal::fixed(value, 0)), self.unit()),
         }
     }
@@ -108,7 +152,7 @@ impl Kind {
                 let celsius = gpu.temperature_slowdown_celsius.get().map(|celsius| *celsius as f64);
                 [bound(celsius, text::HISTORY_BOUND_TEMPERATURE), None]
             }
-            Self::Utilization | Self::Clocks => [None, None],
+            Self::Utilization | Self::Clocks | Self::Fan | Self::Pcie | Self::Cpu | Self::HostMemory => [None, None],
         };
         bounds.into_iter().flatten().filter(|bound| bound.value.is_finite() && bound.value > 0.0).collect()
     }
@@ -120,8 +164,9 @@ impl Kind {
         let shown: Vec<Bound> = bounds.iter().filter(is_near).copied().collect();
         let high = shown.iter().fold(high, |high, bound| high.max(bound.value));
         let scale = match self {
-            Self::Memory => Scale::new(0.0, high * ROOM, GIB as f64),
-            Self::Utilization => Scale::new(0.0, 100.0 * ROOM, 1.0),
+            Self::Memory | Self::HostMemory => Scale::new(0.0, high * ROOM, GIB as f64),
+            Self::Pcie => Scale::new(0.0, high * ROOM, MEGABYTE),
+            Self::Utilization | Self::Fan | Self::Cpu => Scale::new(0.0, 100.0 * ROOM, 1.0),
             Self::Power | Self::Clocks => Scale::new(0.0, high * ROOM, 1.0),
             Self::Temperature => {
                 let low = ((low - CELSIUS_ROOM) / 10.0).floor().max(0.0) * 10.0;
@@ -142,6 +187,12 @@ pub const fn metric_name(metric: Metric) -> Key {
         Metric::Temperature => text::HISTORY_OF_TEMPERATURE,
         Metric::ClockSm => text::HISTORY_OF_CLOCK,
         Metric::ClockMemory => text::HISTORY_OF_MEMORY_CLOCK,
+        Metric::Fan => text::HISTORY_OF_FAN,
+        Metric::PcieReceive => text::HISTORY_OF_PCIE_RECEIVE,
+        Metric::PcieSend => text::HISTORY_OF_PCIE_SEND,
+        Metric::HostCpu => text::HISTORY_CPU,
+        // No chart shows the others.
+        _ => text::HISTORY_HOST_MEMORY,
     }
 }
 
@@ -152,7 +203,10 @@ mod tests {
     #[test]
     fn every_reading_is_on_one_chart() {
         let shown: Vec<Metric> = Kind::ALL.into_iter().flat_map(|kind| kind.metrics().iter().copied()).collect();
-        assert_eq!(shown, Metric::ALL);
+        assert_eq!(shown[..Metric::FAST.len()], Metric::FAST);
+        for kind in Kind::ALL {
+            assert!(kind.metrics().iter().all(|metric| metric.group() == kind.group()), "{kind:?}");
+        }
     }
 
     #[test]

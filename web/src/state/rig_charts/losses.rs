@@ -48,6 +48,7 @@ impl Losses {
     pub fn take(&mut self, what: &What) {
         match what {
             What::RunConfig { max_iters, .. } => self.max_iters = max_iters.or(self.max_iters),
+            What::RunUnplanned { max_iters, .. } => self.max_iters = *max_iters,
             What::RunIteration(iteration) => self.take_iteration(iteration.iter, iteration.loss),
             What::RunEvaluation(found) => self.take_evaluation(found.iter, found.train_loss, found.val_loss),
             _ => {}

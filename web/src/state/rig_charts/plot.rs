@@ -5,7 +5,7 @@ use headroom_shared::protocol::{gpu::Gpu, history::History};
 use super::{
     fold::{Column, columns},
     kind::{Bound, Kind},
-    path::{Path, stroke, units_x, units_y},
+    path::{Path, WIDTH, stroke, units_x, units_y},
     scale::Scale,
     time_axis::{Tick, ticks},
     view::Range,
@@ -15,6 +15,18 @@ use crate::text::Key;
 
 /// Columns of a plot, whatever its width is said to be: a plot that is not laid out yet has none.
 const COLUMNS: [usize; 2] = [60, 2000];
+
+/// Names of lines nearer to the top than this share of the height have no room above them.
+const NAME_SHARE: f64 = 0.12;
+
+/// The peak that a plan says of a run on a card, what others have there included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Planned {
+    /// The peak.
+    pub bytes: u64,
+    /// When the run began; before, nothing was planned.
+    pub from_ms: u64,
+}
 
 /// What is asked of a drawing.
 #[derive(Clone, Copy)]
@@ -41,6 +53,8 @@ pub struct Line {
 /// A bound that is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
+    /// Where it begins, as a share of the width.
+    pub x: f64,
     /// Share of the height from the top.
     pub y: f64,
     /// Its name.
@@ -52,7 +66,7 @@ pub struct Limit {
 }
 
 /// Everything that is drawn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
     /// One a metric of the kind.
     pub lines: Vec<Line>,
@@ -68,7 +82,7 @@ pub struct Plot {
 
 impl Plot {
     /// Draws a history, or the axes alone where there is none.
-    pub fn of(history: Option<&History>, gpu: Option<&Gpu>, planned_bytes: Option<u64>, frame: &Frame) -> Self {
+    pub fn of(history: Option<&History>, gpu: Option<&Gpu>, planned: Option<Planned>, frame: &Frame) -> Self {
         let Frame { range, kind, width_px, zone } = *frame;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let n_columns = width_px.clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
@@ -78,10 +92,14 @@ impl Plot {
             let (low, high) = ends.unwrap_or((column.min, column.max));
             Some((low.min(column.min), high.max(column.max)))
         });
+        let planned = planned.filter(|planned| planned.from_ms < range.to_ms);
+        let from = planned.map_or(0.0, |planned| range.share(planned.from_ms).max(0.0));
+        let planned_bytes = planned.map(|planned| planned.bytes);
         let bounds: Vec<Bound> = gpu.map(|gpu| kind.bounds(gpu, planned_bytes)).unwrap_or_default();
         let (low, high) = ends.unwrap_or((0.0, bounds.first().map_or(0.0, |bound| bound.value)));
         let (scale, shown) = kind.scale(low, high, &bounds);
         let limits = shown.iter().map(|bound| Limit {
+            x: if bound.is_planned { from } else { 0.0 },
             y: scale.y(bound.value),
             name: bound.name,
             words: kind.words(bound.value),
@@ -95,6 +113,28 @@ impl Plot {
             scale,
         }
     }
+
+    /// The ticks as they are written: share of the width, what stands there, and whether it stands out.
+    pub fn named_ticks(&self) -> Vec<(f64, String, bool)> {
+        self.ticks.iter().map(|tick| (tick.x, tick.label.clone(), tick.is_date)).collect()
+    }
+}
+
+impl Limit {
+    /// Whether its name has no room above it.
+    pub fn is_high(&self) -> bool {
+        self.y < NAME_SHARE
+    }
+}
+
+/// The lines of the card's bounds, or of the plan's.
+pub fn limits(plot: &Plot, is_planned: bool) -> String {
+    let mut path = Path::default();
+    for limit in plot.limits.iter().filter(|limit| limit.is_planned == is_planned) {
+        let y = units_y(limit.y);
+        stroke(&mut path, &[(units_x(limit.x), y), (WIDTH, y)]);
+    }
+    path.text()
 }
 
 fn line(stretches: &[Vec<Column>], scale: &Scale) -> Line {
@@ -159,6 +199,31 @@ mod tests {
         let plot = Plot::of(None, None, None, &FRAME);
         assert!(plot.is_empty && !plot.scale.levels.is_empty());
         assert!(plot.lines.iter().all(|line| line.line.is_empty()));
+    }
+
+    #[test]
+    fn the_plans_peak_begins_where_its_run_does() {
+        let gpu = crate::state::rig::sample::gpu(0);
+        let frame = Frame { kind: Kind::Memory, ..FRAME };
+        let drawn = |from_ms: u64, range: Range| {
+            let planned = Planned { bytes: 6 << 30, from_ms };
+            limits(&Plot::of(None, Some(&gpu), Some(planned), &Frame { range, ..frame }), true)
+        };
+        assert!(drawn(250, FRAME.range).starts_with("M1000 "), "{}", drawn(250, FRAME.range));
+        assert!(drawn(250, Range { from_ms: 500, to_ms: 1000 }).starts_with("M0 "));
+        assert_eq!(drawn(250, Range { from_ms: 0, to_ms: 250 }), "", "it was not planned yet");
+    }
+
+    #[test]
+    fn a_name_at_the_top_stands_below_its_line() {
+        let gpu = crate::state::rig::sample::gpu(0);
+        let frame = Frame { kind: Kind::Memory, ..FRAME };
+        let high = |bytes: u64| -> Vec<bool> {
+            let planned = Planned { bytes, from_ms: 0 };
+            Plot::of(None, Some(&gpu), Some(planned), &frame).limits.iter().map(Limit::is_high).collect()
+        };
+        assert_eq!(high(6 << 30), [true, false]);
+        assert_eq!(high(24 << 30), [false, true]);
     }
 
     proptest! {

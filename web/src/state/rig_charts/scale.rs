@@ -8,7 +8,7 @@ use crate::text;
 const LEVELS_MAX: u64 = 6;
 
 /// A linear axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scale {
     /// The value at the bottom.
     pub low: f64,

@@ -106,6 +106,7 @@ fn gpu(index: u32, present: bool) -> Gpu {
         mig_enabled: Reading::Is(false),
         nvlinks_active: Reading::Is(0),
         pci_bus_id: Reading::Is(format!("0000:0{index}:00.0")),
+        listed_as: None,
     }
 }
 
@@ -230,6 +231,7 @@ fn run() -> Run {
             max_memory_reserved: 7 * GIB,
             phases: vec![],
         }),
+        contradiction: None,
         oom: None,
         diagnosis: None,
     }

@@ -1,0 +1,328 @@
+//! What keeping history costs, with eight cards: for `headroom bench`. It works in a folder of its own, which is gone
+//! afterwards; the disk, and what else is at work on the machine, are in the figures.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use headroom_shared::protocol::{
+    Slow, Telemetry,
+    gpu::{Gpu, Sample, SlowSample},
+    history::{Group, Metric, POINTS_MAX},
+    host::HostSample,
+    reading::{Reading, Why},
+};
+use rusqlite::Connection;
+use serde::Serialize;
+
+use super::{
+    Archive, Keep, Subject,
+    file::{HistoryFile, NAME, Trouble},
+    queue::Queue,
+    resolution::Resolution,
+    samples::to_sql,
+    writer::{Role, Writer},
+};
+use crate::random;
+
+/// As many as a large machine has.
+const N_CARDS: u32 = 8;
+/// The time it begins at: a whole day, so that minutes and hours are whole too.
+const START_MS: u64 = 1_794_960_000_000;
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// An hour is written before any second counts, so that full rate is cut as well.
+const SECONDS_BEFORE: u64 = 3600;
+/// How often a range is asked for; the median counts.
+const ROUNDS: usize = 11;
+/// Ranges as the page asks for them.
+const RANGES: [(&str, u64); 3] = [("1 h", HOUR_MS), ("24 h", DAY_MS), ("30 d", 30 * DAY_MS)];
+
+/// What keeping costs here.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    cards: u32,
+    /// A second of all cards at full rate, written, rolled up and cut.
+    second_millis: f64,
+    second_millis_mean: f64,
+    second_millis_p99: f64,
+    /// The mean as a share of a core, were nothing else to wait for.
+    core_percent: f64,
+    /// The file with an hour at full rate, and with all that 30 days leave.
+    hour_bytes: u64,
+    month_bytes: u64,
+    /// Ranges of a card in that file.
+    ranges: Vec<Range>,
+    /// A copy of the file.
+    backup_millis: f64,
+}
+
+/// What a range takes.
+#[derive(Debug, Serialize)]
+struct Range {
+    range: &'static str,
+    group: Group,
+    points: usize,
+    millis: f64,
+}
+
+/// Measures over so many seconds of the cards' time.
+///
+/// # Errors
+/// The system gives no folder, or SQLite cannot work there: why.
+pub fn measure(n_seconds: u64) -> Result<Figures, String> {
+    let folder = Folder::new()?;
+    let (mut seconds, hour_bytes) = seconds(&folder.0.join("hour"), n_seconds)?;
+    seconds.sort_by(f64::total_cmp);
+    let mean = seconds.iter().sum::<f64>() / seconds.len().max(1) as f64;
+    let at = |percent: usize| seconds.get(seconds.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0.0);
+    let month = folder.0.join("month");
+    fill_month(&month)?;
+    let archive = Archive::new(&month);
+    let ranges = RANGES.into_iter().flat_map(|range| Group::ALL.map(|group| (range, group)));
+    let ranges = ranges.map(|(range, group)| of_range(&archive, range, group)).collect::<Result<_, _>>()?;
+    let begin = Instant::now();
+    archive.backup(&month.join("copy")).map_err(|error| error.to_string())?;
+    Ok(Figures {
+        cards: N_CARDS,
+        second_millis: at(50),
+        second_millis_mean: mean,
+        second_millis_p99: at(99),
+        core_percent: mean / 10.0,
+        hour_bytes,
+        month_bytes: HistoryFile::new(&month).bytes(),
+        ranges,
+        backup_millis: millis(begin),
+    })
+}
+
+/// A folder that is gone with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let name = random::hex(8).map_err(|error| error.to_string())?;
+        let folder = std::env::temp_dir().join(format!("headroom-bench-{name}"));
+        let make = || ["hour", "month"].iter().try_for_each(|part| fs::create_dir_all(folder.join(part)));
+        make().map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it lies where systems tidy up.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
+
+fn uuid(index: u32) -> String {
+    format!("GPU-{index}")
+}
+
+/// Milliseconds of each second, and the file's bytes.
+fn seconds(folder: &Path, n_seconds: u64) -> Result<(Vec<f64>, u64), String> {
+    let file = HistoryFile::new(folder);
+    let queue = Queue::new();
+    queue.set_inventory((0..N_CARDS).map(gpu).collect());
+    let mut writer = Writer::new(file.clone(), Keep::default(), Role::Agent);
+    let mut times = Vec::new();
+    for second in 0..SECONDS_BEFORE + n_seconds.max(1) {
+        let time_ms = START_MS + second * 1000;
+        for moment in 0..10 {
+            queue.push_telemetry(telemetry(time_ms + moment * 100));
+        }
+        queue.push_slow(slow(time_ms));
+        let begin = Instant::now();
+        writer.turn(&queue, time_ms + 1000, false, &|_| {});
+        if second >= SECONDS_BEFORE {
+            times.push(millis(begin));
+        }
+    }
+    if queue.is_empty() { Ok((times, file.bytes())) } else { Err("history cannot be written there".to_owned()) }
+}
+
+/// Figures that change, as a card's do.
+fn wave(time_ms: u64, gpu: u32) -> u64 {
+    (time_ms / 100 * 7919 + u64::from(gpu) * 104_729) % 1009
+}
+
+fn telemetry(time_ms: u64) -> Arc<Telemetry> {
+    let card = |gpu: u32| {
+        let wave = wave(time_ms, gpu);
+        Sample {
+            gpu,
+            memory_used_bytes: Reading::Is((60 << 30) + wave * (1 << 20)),
+            memory_free_bytes: Reading::Is((80 << 30) - wave * (1 << 20)),
+            memory_reserved_bytes: Reading::Is(600 << 20),
+            utilization_percent: Reading::Is(wave % 101),
+            memory_utilization_percent: Reading::Is(wave % 60),
+            power_watts: Reading::Is(300.0 + wave as f64 / 7.0),
+            clock_sm_mhz: Reading::Is(1200 + wave),
+            clock_memory_mhz: Reading::Is(3201),
+            temperature_celsius: Reading::Is(40 + wave % 40),
+            throttle: Reading::Is(4),
+        }
+    };
+    Arc::new(Telemetry { seq: 0, time_ms, gpus: (0..N_CARDS).map(card).collect() })
+}
+
+fn slow(time_ms: u64) -> Arc<Slow> {
+    let card = |gpu: u32| SlowSample {
+        gpu,
+        fan_percent: Reading::Is(wave(time_ms, gpu) % 101),
+        energy_joules: Reading::Is((time_ms - START_MS) as f64 * 0.35),
+        pcie_receive_bytes_per_second: Reading::Is(wave(time_ms, gpu) * 1_000_000),
+        pcie_send_bytes_per_second: Reading::Is(wave(time_ms, gpu) * 100_000),
+        pcie_link: Reading::Is((5, 16)),
+        ecc_corrected: Reading::Is(0),
+        ecc_uncorrected: Reading::Is(0),
+        processes: Reading::Is(vec![]),
+    };
+    let host = HostSample {
+        cpu_percent: Reading::Is((wave(time_ms, 0) % 100) as f64 + 0.25),
+        memory_used_bytes: Reading::Is((30 << 30) + wave(time_ms, 1) * (1 << 20)),
+        memory_total_bytes: Reading::Is(1 << 40),
+        disk_free_bytes: Reading::Is((1 << 40) - wave(time_ms, 2) * (1 << 20)),
+        disk_total_bytes: Reading::Is(1 << 41),
+    };
+    Arc::new(Slow { time_ms, gpus: (0..N_CARDS).map(card).collect(), host })
+}
+
+fn gpu(index: u32) -> Gpu {
+    let missing = || Reading::missing(Why::NotYet);
+    Gpu {
+        index,
+        listed_as: None,
+        uuid: uuid(index),
+        name: "made up".to_owned(),
+        present: true,
+        memory_total_bytes: Reading::missing(Why::NotYet),
+        compute_capability: Reading::missing(Why::NotYet),
+        power_limit_watts: Reading::missing(Why::NotYet),
+        power_limit_max_watts: Reading::missing(Why::NotYet),
+        temperature_slowdown_celsius: missing(),
+        temperature_shutdown_celsius: missing(),
+        clock_sm_max_mhz: missing(),
+        clock_memory_max_mhz: missing(),
+        mig_enabled: Reading::missing(Why::NotYet),
+        nvlinks_active: Reading::missing(Why::NotYet),
+        pci_bus_id: Reading::missing(Why::NotYet),
+    }
+}
+
+/// A month as it would be kept: minutes for all of it, 10 seconds for two days, full rate for an hour.
+fn fill_month(folder: &Path) -> Result<(), String> {
+    let queue = Queue::new();
+    queue.set_inventory((0..N_CARDS).map(gpu).collect());
+    queue.push_telemetry(telemetry(START_MS));
+    Writer::new(HistoryFile::new(folder), Keep::default(), Role::Agent).turn(&queue, START_MS, true, &|_| {});
+    fill(folder).map_err(|error| Trouble::from(error).to_string())
+}
+
+fn fill(folder: &Path) -> rusqlite::Result<()> {
+    let end_ms = START_MS + 30 * DAY_MS;
+    let connection = Connection::open(folder.join(NAME))?;
+    // In the order of their keys, as they come in life: a table that is written across its keys is larger.
+    connection.execute_batch("BEGIN; DELETE FROM samples; CREATE TEMP TABLE t (x INTEGER PRIMARY KEY)")?;
+    for group in Group::ALL {
+        let cards = if group == Group::Host { "(SELECT 0 AS id)" } else { "gpus" };
+        for resolution in Resolution::ALL {
+            let from_ms = end_ms - Keep::default().of(resolution).min(30 * DAY_MS);
+            let step_ms = resolution.step_ms(group);
+            connection.execute("DELETE FROM t", [])?;
+            connection.execute(
+                "INSERT INTO t WITH RECURSIVE r(x) AS (SELECT ?1 UNION ALL SELECT x + ?3 FROM r WHERE x + ?3 < ?2) SELECT x FROM r",
+                [from_ms, end_ms, step_ms].map(to_sql),
+            )?;
+            let (table, is_full) = (resolution.table(group), resolution == Resolution::Full);
+            let (keys, order) = if is_full { ("x, c.id", "x, c.id") } else { ("c.id, x", "c.id, x") };
+            let columns = columns(group, is_full, step_ms);
+            connection.execute_batch(&format!(
+                "INSERT OR REPLACE INTO {table} SELECT {keys}, {columns} FROM t, {cards} c ORDER BY {order}"
+            ))?;
+        }
+    }
+    connection.execute_batch("COMMIT")
+}
+
+/// Chance in the place of readings, as large as they are.
+fn columns(group: Group, is_full: bool, step_ms: u64) -> String {
+    let n = step_ms / Resolution::Full.step_ms(group);
+    let one = |metric: &Metric| {
+        let chance = chance(*metric);
+        if is_full { chance } else { format!("{n}, {chance}, ({chance}) / 7.0, {chance}") }
+    };
+    let columns: Vec<String> = group.metrics().iter().map(one).collect();
+    match (group, is_full) {
+        // Free and reserved memory, bits of throttle, and what is missing.
+        (Group::Fast, true) => format!("{}, {}, 600000000, 4, 0", columns.join(", "), chance(Metric::MemoryUsed)),
+        (Group::Fast, false) => format!("{}, 4", columns.join(", ")),
+        _ => columns.join(", "),
+    }
+}
+
+fn chance(metric: Metric) -> String {
+    let below = match metric {
+        Metric::Utilization | Metric::MemoryUtilization | Metric::Temperature | Metric::Fan => 100,
+        Metric::ClockSm | Metric::ClockMemory => 10_000,
+        Metric::Power | Metric::HostCpu => return "abs(random()) % 100000 / 7.0".to_owned(),
+        Metric::Energy => return "abs(random()) % 1000000000 / 7.0".to_owned(),
+        Metric::EccCorrected | Metric::EccUncorrected => 3,
+        Metric::PcieReceive | Metric::PcieSend => 10_000_000_000_u64,
+        Metric::MemoryUsed | Metric::HostMemoryUsed | Metric::HostDiskFree => 100_000_000_000,
+    };
+    format!("abs(random()) % {below}")
+}
+
+fn of_range(archive: &Archive, (range, range_ms): (&'static str, u64), group: Group) -> Result<Range, String> {
+    let end_ms = START_MS + 30 * DAY_MS;
+    let gpu = uuid(3);
+    let mut points = 0;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        let history = archive.history(Subject { group, gpu: &gpu }, end_ms - range_ms, end_ms, POINTS_MAX);
+        points = history.map_err(|error| error.to_string())?.times_ms.len();
+        times.push(millis(begin));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Range { range, group, points, millis: times.get(ROUNDS / 2).copied().unwrap_or(0.0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_month_is_filled_as_it_would_be_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fill_month(folder.path()).expect("it is filled");
+        let connection = Connection::open(folder.path().join(NAME)).expect("the file");
+        let count = |table: &str| -> u64 {
+            let n: u32 =
+                connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("rows");
+            n.into()
+        };
+        let cards = u64::from(N_CARDS);
+        assert_eq!(count("samples"), cards * 36_000);
+        assert_eq!(count("slow_samples"), cards * 3600);
+        assert_eq!(count("slow_samples_10s"), cards * 2 * 8640);
+        assert_eq!(count("samples_1min"), cards * 30 * 1440);
+        assert_eq!(count("host_samples_1min"), 30 * 1440);
+        let archive = Archive::new(folder.path());
+        for group in Group::ALL {
+            let range = of_range(&archive, RANGES[2], group).expect("a range");
+            assert!(range.points >= 1440, "{range:?}");
+        }
+        let bytes = HistoryFile::new(folder.path()).bytes();
+        assert!(bytes < Keep::default().bytes_max / 4, "{bytes} bytes of 30 days and eight cards");
+    }
+}

@@ -1,0 +1,58 @@
+//! A history as it is drawn, with no pointer on it: grid, bands, lines, and what readings stay below.
+
+use leptos::prelude::*;
+
+use super::frame::{grid, percent};
+use crate::{
+    components::dynamic::{part, some_words, words},
+    state::rig_charts::{
+        path::{HEIGHT, WIDTH},
+        plot::{Limit, Line, Plot, limits},
+    },
+    text::t,
+};
+
+/// Readings that one chart has at most.
+const N_LINES: usize = 2;
+
+/// The drawing, and the names in it.
+pub fn drawing(plot: Memo<Plot>) -> AnyView {
+    let path = move |index: usize, of: fn(&Line) -> &String| {
+        some_words(move || plot.with(|plot| plot.lines.get(index).map(|line| of(line).clone())))
+    };
+    let lines = move || {
+        plot.with(|plot| {
+            let ys: Vec<f64> = plot.scale.levels.iter().map(|level| level.0).collect();
+            let xs: Vec<f64> = plot.ticks.iter().map(|tick| tick.x).collect();
+            grid(&ys, &xs)
+        })
+    };
+    let limits = move |is_planned: bool| words(move || plot.with(|plot| limits(plot, is_planned)));
+    view! {
+        <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
+            <path class="rig-chart__grid" d=words(lines) />
+            {(0..N_LINES).rev().map(|index| view! {
+                <path class=format!("rig-chart__band rig-chart__band--{index}") d=path(index, |line| &line.band) />
+            }).collect_view()}
+            <path class="rig-chart__limit" d=limits(false) />
+            <path class="rig-chart__limit rig-chart__limit--planned" d=limits(true) />
+            {(0..N_LINES).rev().map(|index| view! {
+                <path class=format!("rig-chart__line rig-chart__line--{index}") d=path(index, |line| &line.line) />
+            }).collect_view()}
+        </svg>
+        <div class="rig-chart__words" aria-hidden="true">
+            {part(move || plot.with(|plot| plot.limits.clone()).into_iter().map(name).collect_view())}
+        </div>
+    }
+    .into_any()
+}
+
+/// The name of a line that readings stay below. The plan's stands above its line and at the other side, where it covers
+/// neither the card's nor what is drawn; at the top there is only room below.
+fn name(limit: Limit) -> impl IntoView {
+    let is_high = limit.is_high();
+    view! {
+        <span class="rig-chart__bound" class:rig-chart__bound--planned=limit.is_planned class:rig-chart__bound--below=is_high
+            style:top=percent(limit.y)>{t(limit.name)} " " {limit.words}</span>
+    }
+}

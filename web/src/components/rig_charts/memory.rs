@@ -1,0 +1,52 @@
+//! The memory of a run's card over the run: the words, the drawing.
+
+use leptos::{html::Div, prelude::*};
+
+use super::{
+    drawing::drawing,
+    frame::{Levels, Ticks},
+};
+use crate::{
+    components::dynamic::{part, words},
+    state::{
+        rig::memory::RunMemory,
+        rig_charts::{kind::Kind, plot::Plot},
+    },
+    text::{self, t},
+};
+
+/// The chart; as high as the losses' beside it, and drawn alike.
+#[component]
+pub fn MemoryChart(
+    /// What is drawn.
+    drawn: Memo<RunMemory>,
+    /// What stands over an empty plot.
+    none: Signal<String>,
+    /// The element that is drawn in.
+    node: NodeRef<Div>,
+) -> impl IntoView {
+    let plot = Memo::new(move |_| drawn.with(|drawn| drawn.plot.clone()));
+    view! {
+        <section class="rig-chart rig-chart--loss rig-chart--memory" aria-labelledby="run-memory-title" data-testid="run-memory">
+            <div class="rig-chart__head">
+                <h2 class="panel-title">
+                    <span id="run-memory-title">{t(text::RIG_MEMORY_OF_RUN)}</span>
+                    <span class="rig-chart__unit">{Kind::Memory.unit()}</span>
+                </h2>
+            </div>
+            <p class="rig-chart__said">{words(move || drawn.with(|drawn| drawn.said.clone()))}</p>
+            <div class="rig-chart__frame">
+                <Levels levels=Signal::derive(move || plot.with(|plot| plot.scale.levels.clone())) />
+                <div class="rig-chart__area">
+                    <div class="rig-chart__plot rig-chart__plot--still" role="img" aria-labelledby="run-memory-title" node_ref=node>
+                        {drawing(plot)}
+                    </div>
+                    {part(move || plot.with(|plot| plot.is_empty).then(|| view! {
+                        <div class="rig-chart__none"><p>{words(move || none.get())}</p></div>
+                    }))}
+                </div>
+                <Ticks ticks=Signal::derive(move || plot.with(Plot::named_ticks)) />
+            </div>
+        </section>
+    }
+}
