@@ -30,4 +30,4 @@ pub use element::{Bf16, Element};
 pub use error::{Code, CudaError};
 pub use launch::{Argument, Grid, Kernel, Module};
 pub use memory::{Allocation, Slice};
-pub use trainer::{Micro, Trainer};
+pub use trainer::Trainer;

@@ -24,6 +24,7 @@ mod room;
 mod team;
 mod trainer;
 
+pub use crate::cpu::gpt::Micro;
 pub use product::{GEMM_SIDE, gemm_rate, gemm_rate_bytes};
 pub use team::Team;
-pub use trainer::{Micro, Trainer, TrainerError};
+pub use trainer::{Trainer, TrainerError};

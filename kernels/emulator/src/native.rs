@@ -243,12 +243,19 @@ extern "C" fn emulator_misaligned(address: *const c_void, bytes: u32, file: *con
 /// The line of the instruction before an address.
 fn line_of(after: *mut c_void) -> String {
     let mut line = None;
-    // Of inlined calls the innermost comes first: device.cuh's own lines are told only where there is no kernel's.
+    // Of inlined calls the innermost comes first. What is in our own header is told by the kernel's line that calls it.
     backtrace::resolve(after.wrapping_byte_sub(1), |symbol| {
-        if let (Some(file), Some(number)) = (symbol.filename().and_then(|file| file.file_name()), symbol.lineno()) {
-            let told = format!("{}:{number}", file.to_string_lossy());
-            line.get_or_insert(told);
+        if let (Some(file), Some(number)) = (symbol.filename().and_then(|file| file.file_name()), symbol.lineno())
+            && (file != HEADER || line.is_none())
+        {
+            let is_kernels = line.as_ref().is_some_and(|(is_kernels, _)| *is_kernels);
+            if !is_kernels {
+                line = Some((file != HEADER, format!("{}:{number}", file.to_string_lossy())));
+            }
         }
     });
-    line.unwrap_or_else(|| "an unknown line".to_owned())
+    line.map_or_else(|| "an unknown line".to_owned(), |(_, line)| line)
 }
+
+/// The header that stands for the card's instructions.
+const HEADER: &str = "emulator.h";

@@ -56,6 +56,17 @@ impl DropoutPass {
     }
 }
 
+/// One micro-step of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Micro {
+    /// Whether gradients start anew; else they add up.
+    pub first: bool,
+    /// What the loss counts: 1 / `gradient_accumulation_steps`.
+    pub loss_scale: f32,
+    /// What is dropped.
+    pub dropout: DropoutPass,
+}
+
 /// A model's shape as the kernels take it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {

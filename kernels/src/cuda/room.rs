@@ -13,11 +13,19 @@ use super::{
 
 /// A tensor of a block: one slice where it is kept for backward, else one that all blocks' forward share and one of their
 /// backward.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Twice<T> {
     pub forward: Slice<T>,
     pub backward: Slice<T>,
 }
+
+impl<T> Clone for Twice<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Twice<T> {}
 
 /// What a block's forward computes and its backward reads.
 #[derive(Clone, Copy, Debug)]

@@ -15,21 +15,10 @@ use super::{
 use crate::{
     cpu::{
         adamw_update::AdamW,
-        gpt::{DropoutPass, Sizes},
+        gpt::{DropoutPass, Micro, Sizes},
     },
     layout::{Layout, TooLarge},
 };
-
-/// One micro-step of an iteration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Micro {
-    /// Whether gradients start anew; else they add up.
-    pub first: bool,
-    /// What the loss counts: 1 / `gradient_accumulation_steps`.
-    pub loss_scale: f32,
-    /// What is dropped.
-    pub dropout: DropoutPass,
-}
 
 /// What a model's parameters are on the host: flat, as [`Layout`] has them, without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,13 +16,12 @@ use super::{
     product::{Into, Mat, Product, product_here},
     room::{Block, Room},
     team::{Crew, Disjoint, Rows},
-    trainer::Micro,
 };
 use crate::{
     cpu::{
         attention_forward::Heads,
         dropout::Dropout,
-        gpt::{DropoutPass, Site, Sizes},
+        gpt::{DropoutPass, Micro, Site, Sizes},
     },
     layout::Layout,
 };

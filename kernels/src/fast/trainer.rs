@@ -18,7 +18,7 @@ use super::{
 use crate::{
     cpu::{
         adamw_update::AdamW,
-        gpt::{DropoutPass, Sizes},
+        gpt::{DropoutPass, Micro, Sizes},
     },
     layout::{Layout, TooLarge},
 };
@@ -35,17 +35,6 @@ pub enum TrainerError {
     /// The threads.
     #[error("the threads that compute cannot be started: {0}")]
     Threads(#[from] std::io::Error),
-}
-
-/// One micro-step of an iteration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Micro {
-    /// Whether gradients start anew; else they add up.
-    pub first: bool,
-    /// What the loss counts: 1 / `gradient_accumulation_steps`.
-    pub loss_scale: f32,
-    /// What is dropped.
-    pub dropout: DropoutPass,
 }
 
 /// A GPT that trains on CPU threads.

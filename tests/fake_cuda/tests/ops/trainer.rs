@@ -4,9 +4,9 @@
 use headroom_kernels::{
     cpu::{
         adamw_update::AdamW,
-        gpt::{DropoutPass, Gpt},
+        gpt::{DropoutPass, Gpt, Micro},
     },
-    cuda::{Device, Micro, Trainer},
+    cuda::{Device, Trainer},
     rng::Stream,
 };
 use headroom_shared::gpt::{
@@ -14,7 +14,7 @@ use headroom_shared::gpt::{
     buffers::cuda::{CudaTraining, Recompute},
 };
 
-use crate::card::{Outcome, Wrong, holds, normals};
+use crate::card::{Outcome, Wrong, holds_in_an_order, normals};
 
 const BATCH_SIZE: u64 = 2;
 const T: usize = 24;
@@ -92,14 +92,14 @@ fn check(device: &Device, dropout: f64, bias: bool, recompute: [Recompute; 2]) -
 fn losses_and_gradients_are_those_of_the_reference() {
     for level in Recompute::ALL {
         for (dropout, bias) in [(0.0, true), (0.2, false)] {
-            holds(|device| check(device, dropout, bias, [level; 2]));
+            holds_in_an_order(|device| check(device, dropout, bias, [level; 2]));
         }
     }
-    holds(|device| check(device, 0.2, true, [Recompute::Block, Recompute::GeluAndLayernorm]));
+    holds_in_an_order(|device| check(device, 0.2, true, [Recompute::Block, Recompute::GeluAndLayernorm]));
 }
 
 /// Losses, parameters and moments of a few iterations of two micro-steps.
-fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u32>, Wrong> {
+fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u64>, Wrong> {
     let config = config(dropout, true);
     let mut trainer = trainer(device, &config, recompute)?;
     let mut bits = vec![];
@@ -108,7 +108,7 @@ fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u
             batch(&mut trainer, step * 2 + micro);
             let dropout = DropoutPass { p: dropout, key: step * 2 + micro };
             let loss = trainer.micro_step(Micro { first: micro == 0, loss_scale: 0.5, dropout })?;
-            bits.push(f32::to_bits(loss as f32));
+            bits.push(loss.to_bits());
         }
         let norm = trainer.gradient_norm()?;
         let (adamw, gradient_scale) = (AdamW::EPS, 1.0_f64.min(1.0 / norm));
@@ -122,19 +122,19 @@ fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u
             gradient_scale,
         })?;
     }
-    bits.extend(trainer.read_params()?.into_iter().map(f32::to_bits));
+    bits.extend(trainer.read_params()?.into_iter().map(|x| u64::from(x.to_bits())));
     let (m, v) = trainer.read_moments()?;
-    bits.extend(m.into_iter().chain(v).map(f32::to_bits));
+    bits.extend(m.into_iter().chain(v).map(|x| u64::from(x.to_bits())));
     // And evaluation changes nothing.
     batch(&mut trainer, 100);
-    bits.push(f32::to_bits(trainer.loss()? as f32));
+    bits.push(trainer.loss()?.to_bits());
     Ok(bits)
 }
 
 #[test]
 fn what_is_computed_again_changes_no_bit() {
     for dropout in [0.0, 0.2] {
-        holds(|device| {
+        holds_in_an_order(|device| {
             let want = run(device, dropout, [Recompute::None; 2])?;
             for level in [Recompute::None, Recompute::GeluAndLayernorm, Recompute::Attention, Recompute::Block] {
                 if run(device, dropout, [level; 2])? != want {
@@ -148,12 +148,12 @@ fn what_is_computed_again_changes_no_bit() {
 
 #[test]
 fn a_loss_falls_on_a_batch_that_is_seen_again_and_again() {
-    holds(|device| {
+    holds_in_an_order(|device| {
         let config = config(0.0, true);
         let mut trainer = trainer(device, &config, [Recompute::GeluAndLayernorm, Recompute::Block])?;
         batch(&mut trainer, 3);
         let mut losses = vec![];
-        for step in 1..=20 {
+        for step in 1..=12 {
             let micro = Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE };
             losses.push(trainer.micro_step(micro)?);
             trainer.update(AdamW {
@@ -166,7 +166,7 @@ fn a_loss_falls_on_a_batch_that_is_seen_again_and_again() {
                 gradient_scale: 1.0,
             })?;
         }
-        let (first, last) = (losses[0], losses[19]);
-        if last < 0.5 * first { Ok(()) } else { Err(Wrong::Numbers(format!("{losses:?}"))) }
+        let (first, last) = (losses[0], losses[11]);
+        if last < 0.7 * first { Ok(()) } else { Err(Wrong::Numbers(format!("{losses:?}"))) }
     });
 }
