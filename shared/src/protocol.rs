@@ -11,6 +11,7 @@
 pub mod alert;
 pub mod client;
 pub mod event;
+mod flat;
 pub mod gpu;
 pub mod history;
 pub mod host;
@@ -71,6 +72,8 @@ pub struct After {
     /// Number of the newest event it has, 0 for none.
     pub event: u64,
 }
+
+pub use flat::read_server_message;
 
 /// What the agent says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

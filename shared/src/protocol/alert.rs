@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{Event, What};
+use super::{
+    event::{Event, What},
+    flat::FlatAlert,
+};
 
 /// One rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "on", rename_all = "snake_case")]
+#[serde(tag = "on", rename_all = "snake_case", try_from = "FlatAlert")]
 pub enum Alert {
     /// A card is hotter than this.
     TemperatureAbove {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     alert::Alert,
+    flat::FlatWhat,
     run::{Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
 };
 
@@ -23,7 +24,7 @@ pub struct Event {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", try_from = "FlatWhat")]
 pub enum What {
     /// A run began.
     RunStarted {
@@ -144,7 +145,6 @@ pub enum What {
         version: String,
     },
     /// Something of a later version.
-    #[serde(other)]
     Unknown,
 }
 

@@ -1,9 +1,17 @@
 //! A reading that a card gave, or the reason why there is none; never 0 in its place.
 
-use serde::{Deserialize, Serialize};
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{
+        Error, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
+};
 
 /// A value, or why it is missing: in JSON the value itself, or `{"missing": "not_supported"}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Reading<T> {
     /// What was read.
@@ -75,5 +83,56 @@ impl<T> From<Result<T, Why>> for Reading<T> {
             Ok(value) => Self::Is(value),
             Err(why) => Self::missing(why),
         }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Reading<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Read(PhantomData))
+    }
+}
+
+/// Reads a value, which is no object, or the object that says why there is none. What serde makes of an untagged enum
+/// keeps the whole of it first, which on a page is a great deal of code.
+struct Read<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+    type Value = Reading<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a reading, or why it is missing")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Reading<T>, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Is)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Reading<T>, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Is)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Reading<T>, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Is)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Reading<T>, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Is)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Reading<T>, E> {
+        T::deserialize(value.into_deserializer()).map(Reading::Is)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<Reading<T>, A::Error> {
+        T::deserialize(SeqAccessDeserializer::new(values)).map(Reading::Is)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Reading<T>, A::Error> {
+        #[derive(Deserialize)]
+        struct Missing {
+            missing: Why,
+        }
+        let Missing { missing } = Missing::deserialize(MapAccessDeserializer::new(fields))?;
+        Ok(Reading::Missing { missing })
     }
 }

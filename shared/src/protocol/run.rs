@@ -4,6 +4,8 @@ mod fold;
 
 use serde::{Deserialize, Serialize};
 
+use super::flat::FlatStatus;
+
 /// A run, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -123,7 +125,7 @@ impl Diagnosis {
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
+#[serde(tag = "state", rename_all = "snake_case", try_from = "FlatStatus")]
 pub enum RunStatus {
     /// It has not ended.
     #[default]

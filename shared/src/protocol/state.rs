@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::flat::FlatState;
+
 /// Of the driver and the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -13,7 +15,7 @@ pub struct State {
 
 /// Whether cards can be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
+#[serde(tag = "state", rename_all = "snake_case", try_from = "FlatState")]
 pub enum DriverState {
     /// It is being loaded for the first time.
     Starting,
@@ -42,7 +44,7 @@ pub enum DriverState {
 
 /// Whether history is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
+#[serde(tag = "state", rename_all = "snake_case", try_from = "FlatState")]
 pub enum HistoryState {
     /// It is.
     Kept {

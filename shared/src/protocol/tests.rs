@@ -262,6 +262,26 @@ fn the_agent_says_what_it_always_said() {
     check("past", &ServerMessage::Past(past));
 }
 
+/// The page reads messages by another way than the rest of us.
+#[test]
+fn a_message_is_read_as_serde_reads_it() {
+    let event = ServerMessage::Event(event(What::RunDeleted));
+    let state = ServerMessage::State(state());
+    let of_files = ["hello", "refused", "inventory", "telemetry", "slow", "lost", "past"]
+        .map(|name| fs::read_to_string(folder().join(format!("{name}.json"))).expect("a golden file"));
+    for text in of_files.into_iter().chain([event, state].map(|message| serde_json::to_string(&message).expect("JSON")))
+    {
+        let want: ServerMessage = serde_json::from_str(&text).expect("a message");
+        assert_eq!(read_server_message(&text).expect("the same"), want);
+    }
+    for wrong in ["{}", r#"{"type":"later"}"#, r#"{"type":"lost"}"#, "[]"] {
+        assert!(
+            read_server_message(wrong).is_err() && serde_json::from_str::<ServerMessage>(wrong).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
 #[test]
 fn every_state_has_its_form() {
     let driver = [

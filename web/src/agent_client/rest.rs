@@ -1,7 +1,6 @@
 //! Requests to the agent, with the token in a header and never in an address.
 
 use headroom_shared::protocol::{
-    ServerMessage,
     alert::Settings,
     event::Event,
     history::{History, POINTS_MAX},
@@ -139,15 +138,9 @@ pub async fn events(token: &str, run: &str) -> Result<Vec<Event>, Failed> {
     Ok(all)
 }
 
-/// A list of events, read as a part of the message that has such a list: readers of one event by two ways are twice the
-/// code, and events are most of the protocol.
+/// A list of events.
 fn events_of(list: &str) -> Result<Vec<Event>, Failed> {
-    let message = format!(r#"{{"type":"past","telemetry":[],"events":{list},"done":true,"from_ms":0}}"#);
-    match serde_json::from_str(&message) {
-        Ok(ServerMessage::Past(past)) => Ok(past.events),
-        Ok(_) => Ok(vec![]),
-        Err(_) => Err(not_understood()),
-    }
+    serde_json::from_str(list).map_err(|_| not_understood())
 }
 
 /// The name of the settings in an answer.

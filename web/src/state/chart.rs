@@ -242,11 +242,15 @@ fn push(path: &mut String, number: u64) {
     path.push_str(&number.to_string());
 }
 
+/// Powers of ten from more memory than any card has to less than any model takes, in GiB.
+const MAGNITUDES: [f64; 12] = [1e5, 1e4, 1e3, 1e2, 1e1, 1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6];
+
 /// About six round levels.
 fn levels(top: f64) -> Vec<(f64, String)> {
     let gib = top / (1_u64 << 30) as f64;
     let rough = gib / 6.0;
-    let magnitude = 10_f64.powf(rough.log10().floor());
+    // The logarithm would bring its own code, for this alone.
+    let magnitude = MAGNITUDES.into_iter().find(|magnitude| *magnitude <= rough).unwrap_or(rough);
     let step = [1.0, 2.0, 4.0, 5.0, 10.0].map(|s| s * magnitude).into_iter().find(|s| *s >= rough).unwrap_or(rough);
     let mut levels = Vec::new();
     let mut level = 0.0;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use headroom_shared::protocol::{ClientMessage, PROTOCOL_VERSION, ServerMessage, event::What};
+use headroom_shared::protocol::{ClientMessage, PROTOCOL_VERSION, ServerMessage, event::What, read_server_message};
 use leptos::{prelude::*, task::spawn_local};
 
 use super::history::keep_history;
@@ -152,7 +152,7 @@ impl Client {
             Told::Opened => self.tell(|connection, _| connection.opened()),
             Told::Closed => self.tell(|connection, now_ms| connection.closed(now_ms, chrome::chance())),
             // What a later agent says besides is nothing to this page.
-            Told::Message(text) => match serde_json::from_str(&text) {
+            Told::Message(text) => match read_server_message(&text) {
                 Ok(message) => self.take(message),
                 Err(_) => self.tell(|connection, now_ms| {
                     connection.heard(now_ms, false);
