@@ -19,7 +19,7 @@ fn an_alert_from_before_the_page_is_shown_and_dismissed_for_all() {
     rig("an_alert_from_before_the_page_is_shown_and_dismissed_for_all", async |page, agent| {
         open_paired(page).await;
         until_says(page, "[data-testid=fired]", "hotter than 85").await;
-        until_says(page, "[data-testid=fired]", "A run fails").await;
+        until_says(page, "[data-testid=fired]", "failed").await;
         page.resize(PHONE).await;
         let width: u32 = page.value("document.documentElement.scrollWidth").await;
         assert!(width <= PHONE.0, "{width}");
