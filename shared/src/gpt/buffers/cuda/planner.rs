@@ -22,8 +22,8 @@ pub struct DoesNotFit {
     pub free_bytes: u64,
 }
 
-/// The arena that computes least again and fits `free_bytes`, what is free less what is left alone: levels are raised block by block, from the first on, and no level
-/// begins before every block has the one below.
+/// The arena that computes least again and fits `free_bytes`, what is free less what is left alone: levels are raised
+/// block by block, from the first on, and no level begins before every block has the one below.
 ///
 /// # Errors
 /// A tensor is larger than any machine's memory; inside, that no level fits.
