@@ -6,10 +6,7 @@ use headroom_shared::gpt::{
     tensors::{Role, Stored, Tensor, parameters},
 };
 
-use super::{
-    Bf16, CudaError, Device, Element, Slice,
-    arena::{Arena, Place},
-};
+use super::{Bf16, CudaError, Device, Element, Slice, arena::Arena};
 
 /// A tensor of a block: one slice where it is kept for backward, else one that all blocks' forward share and one of their
 /// backward.
@@ -99,8 +96,7 @@ impl Room {
     /// # Errors
     /// [`CudaError::OutOfDeviceMemory`] where less is free; [`CudaError::NotPlanned`] where the list is another's.
     pub fn new(device: &Device, config: &GptConfig, plan: &CudaTraining) -> Result<Self, CudaError> {
-        let places = plan.slots.iter().map(|slot| Place { buffer: slot.buffer, offset: slot.offset }).collect();
-        let mut arena = Arena::new(device, plan.bytes, places)?;
+        let mut arena = Arena::planned(device, plan)?;
         let parameters = Self::parameters(&mut arena, config)?;
         let grads = span(parameters.iter().map(|parameter| parameter.grad));
         let take = &mut arena;

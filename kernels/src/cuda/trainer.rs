@@ -10,7 +10,7 @@ use super::{
         encoder_backward::TokenOrder,
         global_norm::{self, global_norm},
     },
-    room::Room,
+    room::{Parameter, Room},
 };
 use crate::{
     cpu::{
@@ -19,14 +19,6 @@ use crate::{
     },
     layout::{Layout, TooLarge},
 };
-
-/// What a model's parameters are on the host: flat, as [`Layout`] has them, without padding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Params,
-    ExpAvg,
-    ExpAvgSq,
-}
 
 /// A GPT that trains on a CUDA card.
 #[derive(Debug)]
@@ -56,7 +48,7 @@ impl Trainer {
         let room = Room::new(device, config, &plan)?;
         // What pads the vocabulary is zero and stays so; gaps between tensors are never told apart from them.
         device.zero(room.arena.whole())?;
-        let parameter = |(i, of): (usize, &super::room::Parameter)| adamw_update::Parameter {
+        let parameter = |(i, of): (usize, &Parameter)| adamw_update::Parameter {
             weight: of.weight,
             master: Some(of.master),
             m: of.m,
@@ -107,7 +99,7 @@ impl Trainer {
     /// # Errors
     /// [`CudaError::Length`], or a copy fails.
     pub fn write_params(&mut self, params: &[f32]) -> Result<(), CudaError> {
-        self.write(Part::Params, params)?;
+        self.scatter(|parameter| parameter.master, params)?;
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
             let weights: Vec<Bf16> = params[entry.range.clone()].iter().map(|&x| Bf16::from_f32(x)).collect();
             self.device.write(parameter.weight.part(0, weights.len() as u64)?, &weights)?;
@@ -120,8 +112,8 @@ impl Trainer {
     /// # Errors
     /// As [`Self::write_params`].
     pub fn write_moments(&mut self, exp_avg: &[f32], exp_avg_sq: &[f32]) -> Result<(), CudaError> {
-        self.write(Part::ExpAvg, exp_avg)?;
-        self.write(Part::ExpAvgSq, exp_avg_sq)
+        self.scatter(|parameter| parameter.m, exp_avg)?;
+        self.scatter(|parameter| parameter.v, exp_avg_sq)
     }
 
     /// The parameters, flat.
@@ -129,7 +121,7 @@ impl Trainer {
     /// # Errors
     /// A fault of a kernel before.
     pub fn read_params(&self) -> Result<Vec<f32>, CudaError> {
-        self.read(Part::Params)
+        self.gather(|parameter| parameter.master)
     }
 
     /// AdamW's first and second moments, flat.
@@ -137,7 +129,7 @@ impl Trainer {
     /// # Errors
     /// A fault of a kernel before.
     pub fn read_moments(&self) -> Result<(Vec<f32>, Vec<f32>), CudaError> {
-        Ok((self.read(Part::ExpAvg)?, self.read(Part::ExpAvgSq)?))
+        Ok((self.gather(|parameter| parameter.m)?, self.gather(|parameter| parameter.v)?))
     }
 
     /// The gradients of the last iteration, flat.
@@ -148,31 +140,19 @@ impl Trainer {
         self.gather(|parameter| parameter.grad)
     }
 
-    fn slice(part: Part, parameter: &super::room::Parameter) -> Slice<f32> {
-        match part {
-            Part::Params => parameter.master,
-            Part::ExpAvg => parameter.m,
-            Part::ExpAvgSq => parameter.v,
-        }
-    }
-
-    fn write(&self, part: Part, values: &[f32]) -> Result<(), CudaError> {
+    fn scatter(&self, of: fn(&Parameter) -> Slice<f32>, values: &[f32]) -> Result<(), CudaError> {
         if values.len() != self.layout.len() {
             let (expected, given) = (self.layout.len() as u64, values.len() as u64);
             return Err(CudaError::Length { op: "write", tensor: "the parameters", expected, given });
         }
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
             let values = &values[entry.range.clone()];
-            self.device.write(Self::slice(part, parameter).part(0, values.len() as u64)?, values)?;
+            self.device.write(of(parameter).part(0, values.len() as u64)?, values)?;
         }
         Ok(())
     }
 
-    fn read(&self, part: Part) -> Result<Vec<f32>, CudaError> {
-        self.gather(|parameter| Self::slice(part, parameter))
-    }
-
-    fn gather(&self, of: impl Fn(&super::room::Parameter) -> Slice<f32>) -> Result<Vec<f32>, CudaError> {
+    fn gather(&self, of: fn(&Parameter) -> Slice<f32>) -> Result<Vec<f32>, CudaError> {
         let mut flat = vec![0.0; self.layout.len()];
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
             let values = &mut flat[entry.range.clone()];
@@ -199,9 +179,12 @@ impl Trainer {
 
     fn run(&mut self, micro: Option<Micro>) -> Result<f64, CudaError> {
         let room = &self.room;
-        // The order of tokens is needed by backward alone, and checks all of them.
-        self.tokens.sort(&self.targets)?;
-        self.tokens.sort(&self.inputs)?;
+        self.tokens.check(&self.targets)?;
+        if micro.is_some() {
+            self.tokens.sort(&self.inputs)?;
+        } else {
+            self.tokens.check(&self.inputs)?;
+        }
         self.device.write(room.inputs, &self.inputs)?;
         self.device.write(room.targets, &self.targets)?;
         let model = Model {

@@ -10,7 +10,6 @@ mod pack;
 mod training;
 
 pub use decoder::{PREFILL_TOKENS, Storage, decoder, is_multiplied};
-pub use pack::ALIGNMENT_BYTES;
 pub use training::cpu_training;
 
 use super::{

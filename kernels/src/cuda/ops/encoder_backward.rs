@@ -54,19 +54,29 @@ impl TokenOrder {
         Ok(Self { words: vec![], n_many: 0, n_few: 0, next: counts.clone(), counts })
     }
 
+    /// Says whether each token is one of V.
+    ///
+    /// # Errors
+    /// [`CudaError::Size`] for one that is not below V.
+    pub fn check(&self, tokens: &[u32]) -> Result<(), CudaError> {
+        match tokens.iter().find(|&&token| token as usize >= self.counts.len()) {
+            None => Ok(()),
+            Some(&token) => {
+                Err(CudaError::Size { op: OP, what: "a token", value: u64::from(token), needed: "below V" })
+            }
+        }
+    }
+
     /// Takes the tokens of the next micro-batch.
     ///
     /// # Errors
-    /// [`CudaError::Size`] for a token that is not below V; what was there before is no longer of use then.
+    /// [`CudaError::Size`] for a token that is not below V.
     pub fn sort(&mut self, tokens: &[u32]) -> Result<(), CudaError> {
         count(OP, "the number of tokens", tokens.len() as u64)?;
+        self.check(tokens)?;
         self.counts.fill(0);
         for &token in tokens {
-            let Some(count) = self.counts.get_mut(token as usize) else {
-                let value = u64::from(token);
-                return Err(CudaError::Size { op: OP, what: "a token", value, needed: "below V" });
-            };
-            *count += 1;
+            self.counts[token as usize] += 1;
         }
         let room = tokens.len().min(self.counts.len()) * BUCKET;
         self.words.clear();

@@ -2,8 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// Every buffer begins at a multiple of this, which any kernel's widest access needs and a driver's own allocations have.
-pub const ALIGNMENT_BYTES: u64 = 512;
+use crate::gpt::tensors::BLOCK_BYTES;
 
 /// What is to be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +53,10 @@ pub fn pack(pieces: &[Piece]) -> Packed {
     Packed { offsets, bytes }
 }
 
-/// Bytes up to where the next buffer may begin.
+/// Bytes up to where the next buffer may begin: as PyTorch's, each begins at a multiple of [`BLOCK_BYTES`], which any
+/// kernel's widest access needs.
 pub const fn aligned(bytes: u64) -> u64 {
-    bytes.div_ceil(ALIGNMENT_BYTES).saturating_mul(ALIGNMENT_BYTES)
+    bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
 }
 
 fn overlap(one: &RangeInclusive<u8>, other: &RangeInclusive<u8>) -> bool {
@@ -85,7 +85,7 @@ mod tests {
             let packed = pack(&pieces);
             let mut alive_bytes = [0_u64; 20];
             for (i, piece) in pieces.iter().enumerate() {
-                prop_assert_eq!(packed.offsets[i] % ALIGNMENT_BYTES, 0);
+                prop_assert_eq!(packed.offsets[i] % BLOCK_BYTES, 0);
                 prop_assert!(packed.offsets[i] + piece.bytes <= packed.bytes);
                 for moment in piece.alive.clone() {
                     alive_bytes[usize::from(moment)] += aligned(piece.bytes);
