@@ -72,6 +72,10 @@ impl Attendant {
         loop {
             if let Some(status) = child.try_wait()? {
                 self.screens.clear();
+                // What came while it lived was the child's to answer, and its status is the answer.
+                for origin in self.signals.pending() {
+                    self.asked_to_end |= asks_to_end(origin.signal);
+                }
                 return Ok(status);
             }
             let pid = Pid::from_child(child);
@@ -93,7 +97,7 @@ impl Attendant {
                         hand_on(SIGCONT);
                     }
                     signal => {
-                        self.asked_to_end |= !matches!(signal, SIGUSR1 | SIGUSR2 | SIGTSTP);
+                        self.asked_to_end |= asks_to_end(signal);
                         if !by_terminal {
                             hand_on(signal);
                         }
@@ -106,8 +110,13 @@ impl Attendant {
     /// A signal that came since the child ended and asks for our end too.
     pub fn told_to_end(&mut self) -> Option<i32> {
         let mut signals = self.signals.pending().map(|origin| origin.signal);
-        signals.find(|signal| matches!(*signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM))
+        signals.find(|signal| asks_to_end(*signal))
     }
+}
+
+/// Whether a signal asks a program to end.
+fn asks_to_end(signal: i32) -> bool {
+    matches!(signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM)
 }
 
 /// Stops where the child was stopped by Ctrl-Z or what does the same, until somebody tells us to go on: who started us
