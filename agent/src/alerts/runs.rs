@@ -83,6 +83,8 @@ impl Runs {
             | What::RunIteration(_)
             | What::RunEvaluation(_)
             | What::RunCheckpoint { .. }
+            | What::RunSaved { .. }
+            | What::RunResumed { .. }
             | What::RunStatus { status: RunStatus::Running, .. } => {
                 self.progress(run, event.time_ms);
                 let mut on = self.courses.get_mut(run).map(|course| std::mem::take(&mut course.on)).unwrap_or_default();
@@ -166,6 +168,6 @@ fn has_failed(status: RunStatus) -> bool {
         RunStatus::Killed { signal } => !ASKED.contains(&signal),
         // Its watcher was killed, as by the kernel where memory is short, or the machine went down.
         RunStatus::Lost => true,
-        RunStatus::Running | RunStatus::Stalled { .. } => false,
+        RunStatus::Running | RunStatus::Queued | RunStatus::Stalled { .. } => false,
     }
 }

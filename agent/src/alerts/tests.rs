@@ -169,6 +169,7 @@ fn iteration(time_ms: u64) -> Event {
         tokens_per_second: None,
         mfu_printed_percent: None,
         mfu_percent: None,
+        ..Iteration::default()
     };
     event(time_ms, What::RunIteration(iteration))
 }

@@ -124,6 +124,7 @@ fn happens(store: &Store, second: u64) {
         tokens_per_second: None,
         mfu_printed_percent: None,
         mfu_percent: None,
+        ..Iteration::default()
     };
     store.append(Some(&id), What::RunIteration(iteration));
     if second % 60 == 59 {

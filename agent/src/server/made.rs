@@ -164,6 +164,7 @@ pub fn event(id: u64, run: &str) -> Event {
         tokens_per_second: None,
         mfu_printed_percent: None,
         mfu_percent: None,
+        ..Iteration::default()
     };
     Event { id, time_ms: id, run: Some(run.to_owned()), what: What::RunIteration(iteration) }
 }

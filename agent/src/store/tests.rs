@@ -183,6 +183,7 @@ fn iteration(iter: u64) -> What {
         tokens_per_second: None,
         mfu_printed_percent: None,
         mfu_percent: None,
+        ..Iteration::default()
     })
 }
 

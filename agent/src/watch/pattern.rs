@@ -95,6 +95,7 @@ impl Pattern {
             tokens_per_second: tokens_per_second.filter(|rate| *rate >= 0.0),
             mfu_printed_percent: None,
             mfu_percent: None,
+            ..Iteration::default()
         };
         let mut iterations = vec![];
         match printed_ms.or(between) {
@@ -124,7 +125,15 @@ mod tests {
     use super::*;
 
     fn iteration(iter: u64, loss: Option<f64>, time_ms: f64) -> Iteration {
-        Iteration { iter, loss, time_ms, tokens_per_second: None, mfu_printed_percent: None, mfu_percent: None }
+        Iteration {
+            iter,
+            loss,
+            time_ms,
+            tokens_per_second: None,
+            mfu_printed_percent: None,
+            mfu_percent: None,
+            ..Iteration::default()
+        }
     }
 
     #[test]

@@ -109,6 +109,8 @@ pub fn summary(request: Request) -> Option<PlanSummary> {
         max_memory_allocated: plan.peak.max_allocated_bytes,
         max_memory_reserved: plan.peak.max_reserved_bytes,
         phases: phases.collect(),
+        is_builtin: false,
+        recompute: None,
     })
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     alert::Alert,
     flat::FlatWhat,
-    run::{Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Checkpoint, Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
 };
 
 /// One of them.
@@ -64,6 +64,18 @@ pub enum What {
         /// Where, as printed.
         folder: String,
     },
+    /// The agent has a checkpoint of it, which can be fetched and gone on from.
+    RunSaved {
+        /// Which.
+        checkpoint: Checkpoint,
+    },
+    /// The agent goes on with it where its checkpoint is, or starts it when its turn has come.
+    RunResumed {
+        /// The command's process.
+        pid: Option<u32>,
+    },
+    /// Somebody asked for its end: it finishes its iteration and saves.
+    RunStopping,
     /// Its processes were seen on a card, with more memory than before.
     RunMemory {
         /// The card's UUID.
@@ -160,6 +172,7 @@ impl What {
                 | Self::RunParameters { .. }
                 | Self::RunPlanned { .. }
                 | Self::RunUnplanned { .. }
+                | Self::RunSaved { .. }
                 | Self::RunMemory { .. }
                 | Self::RunDiagnosed { .. }
                 | Self::Unknown

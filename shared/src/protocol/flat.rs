@@ -10,7 +10,7 @@ use super::{
     alert::Alert,
     event::What,
     gpu::Gpu,
-    run::{Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Checkpoint, Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState},
 };
 
@@ -34,6 +34,9 @@ enum Kind {
     RunIteration,
     RunEvaluation,
     RunCheckpoint,
+    RunSaved,
+    RunResumed,
+    RunStopping,
     RunMemory,
     RunOom,
     RunDiagnosed,
@@ -69,9 +72,13 @@ pub struct FlatWhat {
     tokens_per_second: Option<f64>,
     mfu_printed_percent: Option<f64>,
     mfu_percent: Option<f64>,
+    learning_rate: Option<f64>,
+    gradient_norm: Option<f64>,
     train_loss: Option<f64>,
     val_loss: Option<f64>,
     folder: Option<String>,
+    checkpoint: Option<Checkpoint>,
+    pid: Option<u32>,
     gpu: Option<String>,
     bytes: Option<u64>,
     message: Option<String>,
@@ -108,6 +115,8 @@ impl TryFrom<FlatWhat> for What {
                 tokens_per_second: flat.tokens_per_second,
                 mfu_printed_percent: flat.mfu_printed_percent,
                 mfu_percent: flat.mfu_percent,
+                learning_rate: flat.learning_rate,
+                gradient_norm: flat.gradient_norm,
             }),
             Kind::RunEvaluation => Self::RunEvaluation(Evaluation {
                 iter: needed(flat.iter, "iter")?,
@@ -115,6 +124,9 @@ impl TryFrom<FlatWhat> for What {
                 val_loss: flat.val_loss,
             }),
             Kind::RunCheckpoint => Self::RunCheckpoint { folder: needed(flat.folder, "folder")? },
+            Kind::RunSaved => Self::RunSaved { checkpoint: needed(flat.checkpoint, "checkpoint")? },
+            Kind::RunResumed => Self::RunResumed { pid: flat.pid },
+            Kind::RunStopping => Self::RunStopping,
             Kind::RunMemory => Self::RunMemory { gpu: needed(gpu, "gpu")?, bytes: needed(flat.bytes, "bytes")? },
             Kind::RunOom => Self::RunOom { message: needed(flat.message, "message")? },
             Kind::RunDiagnosed => Self::RunDiagnosed { diagnosis: needed(flat.diagnosis, "diagnosis")? },
@@ -174,6 +186,7 @@ impl TryFrom<FlatAlert> for Alert {
 #[serde(rename_all = "snake_case")]
 enum Status {
     Running,
+    Queued,
     Stalled,
     Exited,
     Killed,
@@ -195,6 +208,7 @@ impl TryFrom<FlatStatus> for RunStatus {
     fn try_from(flat: FlatStatus) -> Result<Self, Missing> {
         Ok(match flat.state {
             Status::Running => Self::Running,
+            Status::Queued => Self::Queued,
             Status::Stalled => Self::Stalled { since_ms: needed(flat.since_ms, "since_ms")? },
             Status::Exited => Self::Exited { code: needed(flat.code, "code")? },
             Status::Killed => Self::Killed { signal: needed(flat.signal, "signal")? },

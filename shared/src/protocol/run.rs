@@ -1,7 +1,9 @@
 //! A training run that is watched, or that `headroom train` makes.
 
 mod fold;
+mod order;
 
+pub use order::{AllowedConfig, Checkpoint, Device, Order, Training};
 use serde::{Deserialize, Serialize};
 
 use super::flat::FlatStatus;
@@ -60,6 +62,12 @@ pub struct Run {
     /// What that message means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
+    /// What the agent started it with, where it is the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    /// It has a checkpoint that the agent can give out and go on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// A figure that a run prints and that its config, as it is planned, does not come to: the run is of another model or
@@ -130,6 +138,8 @@ pub enum RunStatus {
     /// It has not ended.
     #[default]
     Running,
+    /// The agent starts it when its card is free.
+    Queued,
     /// It runs, and printed nothing new for the time that its owner set.
     Stalled {
         /// When it last made progress.
@@ -153,12 +163,12 @@ impl RunStatus {
     /// Whether it has ended.
     #[must_use]
     pub const fn has_ended(self) -> bool {
-        !matches!(self, Self::Running | Self::Stalled { .. })
+        !matches!(self, Self::Running | Self::Queued | Self::Stalled { .. })
     }
 }
 
 /// What is printed of an iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Iteration {
     /// Its number.
     pub iter: u64,
@@ -172,6 +182,12 @@ pub struct Iteration {
     pub mfu_printed_percent: Option<f64>,
     /// And of the card that it runs on.
     pub mfu_percent: Option<f64>,
+    /// What it learnt with, where it is printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// The gradients' norm before clipping, where it is printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_norm: Option<f64>,
 }
 
 /// What is printed of an evaluation.
@@ -200,4 +216,11 @@ pub struct PlanSummary {
     pub max_memory_reserved: u64,
     /// Each phase's name as `headroom plan --json` has it, and its highest use on the device.
     pub phases: Vec<(String, u64)>,
+    /// It is the built-in trainer's, which allocates everything at its start: [`Self::max_memory_allocated`] and
+    /// [`Self::max_memory_reserved`] are that one allocation.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_builtin: bool,
+    /// What the built-in trainer computes again, in its words; none where it keeps everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<String>,
 }

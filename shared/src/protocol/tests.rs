@@ -13,7 +13,10 @@ use super::{
     history::{History, Metric, Past, Series},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Contradiction, Diagnosis, Evaluation, Figure, Iteration, PlanSummary, Run, RunStatus, Wording},
+    run::{
+        Checkpoint, Contradiction, Diagnosis, Evaluation, Figure, Iteration, Order, PlanSummary, Run, RunStatus,
+        Wording,
+    },
     state::{DriverState, HistoryState, State},
     *,
 };
@@ -131,6 +134,7 @@ fn iteration() -> Iteration {
         tokens_per_second: Some(123_904.0),
         mfu_printed_percent: Some(18.5),
         mfu_percent: None,
+        ..Iteration::default()
     }
 }
 
@@ -146,6 +150,8 @@ fn plan() -> PlanSummary {
         max_memory_allocated: 7 * GIB,
         max_memory_reserved: 7 * GIB + GIB / 2,
         phases: vec![("init".to_owned(), GIB), ("first_forward".to_owned(), 8 * GIB)],
+        is_builtin: false,
+        recompute: None,
     }
 }
 
@@ -174,6 +180,8 @@ fn run() -> Run {
         contradiction: None,
         oom: None,
         diagnosis: None,
+        order: Some(Order { config: "stories".to_owned(), device: Some("cuda:0".to_owned()), ..Order::default() }),
+        checkpoint: Some(Checkpoint { iter: 250, bytes: 130_000_000 }),
     }
 }
 
@@ -317,6 +325,9 @@ fn every_event_has_its_form() {
         What::RunIteration(iteration()),
         What::RunEvaluation(evaluation()),
         What::RunCheckpoint { folder: "out".to_owned() },
+        What::RunSaved { checkpoint: Checkpoint { iter: 250, bytes: 130_000_000 } },
+        What::RunResumed { pid: Some(4243) },
+        What::RunStopping,
         What::RunMemory { gpu: gpu(), bytes: 6 * GIB },
         What::RunOom { message: "CUDA out of memory.".to_owned() },
         What::RunDiagnosed {

@@ -191,7 +191,8 @@ fn of_run(request: &Request) -> Result<String, Error> {
             let at_ms = event.time_ms;
             match event.what {
                 What::RunIteration(what) => {
-                    let Iteration { iter, loss, time_ms, tokens_per_second, mfu_printed_percent, mfu_percent } = what;
+                    let Iteration { iter, loss, time_ms, tokens_per_second, mfu_printed_percent, mfu_percent, .. } =
+                        what;
                     let figures = [loss, Some(time_ms), tokens_per_second, mfu_printed_percent, mfu_percent].map(cell);
                     let _ = writeln!(csv, "iteration,{at_ms},{iter},{},,", figures.join(","));
                     iterations.push(At { at_ms, what });

@@ -124,6 +124,7 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
 fn status(run: &Run) -> String {
     match run.status {
         RunStatus::Running => "running".to_owned(),
+        RunStatus::Queued => "queued".to_owned(),
         RunStatus::Stalled { .. } => "stalled".to_owned(),
         RunStatus::Exited { code: 0 } => "done".to_owned(),
         RunStatus::Exited { .. } | RunStatus::Killed { .. } if run.oom.is_some() => "out of memory".to_owned(),

@@ -89,6 +89,7 @@ mod tests {
             tokens_per_second: Some(1e3),
             mfu_printed_percent: None,
             mfu_percent: Some(0.25),
+            ..Iteration::default()
         };
         let evaluation = Evaluation { iter: 8, train_loss: Some(2.5), val_loss: Some(3.0) };
         let event = |what| Event { id: 1, time_ms: 9, run: None, what };

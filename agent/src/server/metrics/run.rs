@@ -30,7 +30,7 @@ pub const FAMILIES: &[Family] = &[
         collect: |at, samples| {
             for run in told(at) {
                 let now = status_name(run.status);
-                for status in ["running", "stalled", "succeeded", "failed", "killed", "lost"] {
+                for status in ["running", "queued", "stalled", "succeeded", "failed", "killed", "lost"] {
                     samples.add(&[&*run.id, &*run.name, status], Some((status == now).into()));
                 }
             }
@@ -161,6 +161,7 @@ fn each_last(at: &Snapshot<'_>, samples: &mut Samples, value: impl Fn(&Iteration
 const fn status_name(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Running => "running",
+        RunStatus::Queued => "queued",
         RunStatus::Stalled { .. } => "stalled",
         RunStatus::Exited { code: 0 } => "succeeded",
         RunStatus::Exited { .. } => "failed",

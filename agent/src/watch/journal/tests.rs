@@ -201,6 +201,7 @@ fn a_pattern_reads_what_nanogpt_does_not_print() {
         tokens_per_second: Some(40.0 * 4.0 * 1024.0 / 0.05),
         mfu_printed_percent: None,
         mfu_percent: None,
+        ..Iteration::default()
     };
     assert_eq!(kept.iterations(), [expected]);
 }

@@ -55,6 +55,7 @@ fn iteration(line: &str) -> Option<Iteration> {
         tokens_per_second,
         mfu_printed_percent,
         mfu_percent: None,
+        ..Iteration::default()
     })
 }
 

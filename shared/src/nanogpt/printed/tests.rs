@@ -23,7 +23,15 @@ fn read_text(text: &str) -> Vec<Printed> {
 }
 
 fn iteration(iter: u64, loss: f64, time_ms: f64) -> Iteration {
-    Iteration { iter, loss: Some(loss), time_ms, tokens_per_second: None, mfu_printed_percent: None, mfu_percent: None }
+    Iteration {
+        iter,
+        loss: Some(loss),
+        time_ms,
+        tokens_per_second: None,
+        mfu_printed_percent: None,
+        mfu_percent: None,
+        ..Iteration::default()
+    }
 }
 
 /// The figures behind a word of a line, by another way than the reader's.

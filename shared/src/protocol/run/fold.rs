@@ -39,7 +39,14 @@ impl Run {
                 self.energy_joules = energy_joules.or(self.energy_joules);
                 self.stand(time_ms, *status);
             }
+            What::RunSaved { checkpoint } => self.checkpoint = Some(*checkpoint),
+            // The one way back from an end: the same run, by another process.
+            What::RunResumed { pid } => {
+                (self.status, self.ended_ms, self.pid) = (RunStatus::Running, None, *pid);
+                (self.oom, self.diagnosis) = (None, None);
+            }
             What::RunCheckpoint { .. }
+            | What::RunStopping
             | What::RunRetried { .. }
             | What::RunDeleted
             | What::Alert { .. }
@@ -83,6 +90,7 @@ mod tests {
             tokens_per_second: None,
             mfu_printed_percent: None,
             mfu_percent: None,
+            ..Iteration::default()
         }
     }
 
@@ -108,6 +116,8 @@ mod tests {
             max_memory_allocated: 1,
             max_memory_reserved: 1,
             phases: vec![],
+            is_builtin: false,
+            recompute: None,
         }
     }
 

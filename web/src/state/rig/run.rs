@@ -40,6 +40,7 @@ pub fn current(rig: &Rig) -> Option<&Watched> {
 pub fn status(status: RunStatus) -> String {
     match status {
         RunStatus::Running => t(text::RIG_RUNNING).to_owned(),
+        RunStatus::Queued => t(text::RIG_QUEUED).to_owned(),
         RunStatus::Stalled { .. } => t(text::RIG_STALLED).to_owned(),
         RunStatus::Exited { code: 0 } => t(text::RIG_DONE).to_owned(),
         RunStatus::Exited { code } => say(&text::rig_exited(code.to_string())),
@@ -52,7 +53,7 @@ pub fn status(status: RunStatus) -> String {
 pub const fn look(run: &Run) -> &'static str {
     match run.status {
         RunStatus::Running => "live",
-        RunStatus::Stalled { .. } => "stale",
+        RunStatus::Stalled { .. } | RunStatus::Queued => "stale",
         RunStatus::Exited { code: 0 } => "done",
         _ => "failed",
     }

@@ -73,6 +73,8 @@ pub fn run(id: &str) -> Run {
             max_memory_allocated: 7 << 30,
             max_memory_reserved: 7 << 30,
             phases: vec![],
+            is_builtin: false,
+            recompute: None,
         }),
         ..Run::default()
     }
@@ -87,6 +89,7 @@ pub fn iteration(iter: u64, loss: f64) -> Iteration {
         tokens_per_second: Some(81920.0),
         mfu_printed_percent: Some(11.0),
         mfu_percent: Some(23.5),
+        ..Iteration::default()
     }
 }
 

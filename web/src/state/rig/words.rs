@@ -195,6 +195,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
             let changes = changes.iter().map(|(key, value)| format!("{key}={value}"));
             say(&text::rig_run_retried(run, text::names(changes)))
         }
+        What::RunResumed { .. } => say(&text::rig_run_goes_on(run)),
+        What::RunStopping => say(&text::rig_run_stopping(run)),
         What::RunDeleted => say(&text::rig_run_deleted(run)),
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
         What::Alert { alert, gpu, .. } => of_card(alert, gpu),

@@ -219,6 +219,7 @@ fn run() -> Run {
             tokens_per_second: Some(123_904.0),
             mfu_printed_percent: Some(18.5),
             mfu_percent: Some(37.5),
+            ..Iteration::default()
         }),
         last_evaluation: Some(Evaluation { iter: 250, train_loss: Some(1.9703), val_loss: Some(2.125) }),
         gpu_memory_peak_bytes: Some(6 * GIB),
@@ -230,10 +231,14 @@ fn run() -> Run {
             max_memory_allocated: 7 * GIB,
             max_memory_reserved: 7 * GIB,
             phases: vec![],
+            is_builtin: false,
+            recompute: None,
         }),
         contradiction: None,
         oom: None,
         diagnosis: None,
+        order: None,
+        checkpoint: None,
     }
 }
 
