@@ -199,9 +199,10 @@ fn a_watcher_that_is_killed_leaves_a_run_that_ended_then() {
     let killed_ms = now_ms();
     let killed = Instant::now();
     eventually("that it is lost", || stands() == Some(RunStatus::Lost));
-    assert!(killed.elapsed() < Duration::from_secs(8), "{:?}", killed.elapsed());
+    // By its silence alone it would be lost eleven seconds after this at the earliest.
+    assert!(killed.elapsed() < Duration::from_secs(11), "{:?}", killed.elapsed());
     let ended_ms = runs(&history)[0].ended_ms.expect("it ended");
-    assert!((killed_ms - 6000..=killed_ms).contains(&ended_ms), "{ended_ms} for {killed_ms}");
+    assert!((killed_ms - 10_000..=killed_ms).contains(&ended_ms), "{ended_ms} for {killed_ms}");
 }
 
 #[cfg(target_os = "linux")]
