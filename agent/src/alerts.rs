@@ -145,7 +145,7 @@ impl Alerts {
                 let uuid = if self.lost.contains(uuid) { Some(uuid.clone()) } else { self.unknown() };
                 uuid.map_or_else(Vec::new, |uuid| self.card_back(&uuid))
             }
-            Observed::Driver(_) | Observed::Slow(_) => vec![],
+            Observed::Driver(_) | Observed::Slow(_) | Observed::Xid { .. } => vec![],
         }
     }
 

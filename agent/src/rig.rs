@@ -145,6 +145,8 @@ impl Tellers {
             }
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
+            // The watcher of a run that dies of it says so.
+            Observed::Xid { .. } => {}
         }
     }
 

@@ -3,6 +3,7 @@
 //! It has no thread and no clock of its own: bytes come with the time since the run's start. Events are told in the order
 //! in which they were printed; of iterations at most [`ITERATIONS_PER_SECOND`] a second, and always the newest.
 
+mod builtin;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -32,8 +33,10 @@ use super::{
     passing::{Copied, Stream},
     pattern::Pattern,
     planned::{Card, Config, summary},
+    xid,
 };
 use crate::{foreman::saved, platform::Ending};
+use builtin::Builtin;
 use tail::Tail;
 
 /// Iterations that are told in a second: as many as an eye tells apart on a chart that moves. A tiny model prints
@@ -100,6 +103,8 @@ pub struct Journal {
     planned_for: Option<Option<Card>>,
     request: Option<Request>,
     printed: Figures,
+    /// What it is as a run of `headroom train`.
+    builtin: Builtin,
     /// What of that contradicts the configuration, which has no plan then.
     contradiction: Option<Contradiction>,
     /// The newest iteration, where it was not told yet.
@@ -116,6 +121,7 @@ impl Journal {
     /// Of a run that begins now.
     pub fn new(settings: Settings, record: Box<dyn Record>, cards: Arc<Mutex<Cards>>) -> Self {
         let config = settings.given.clone();
+        let builtin = Builtin::of(&settings.command);
         Self {
             settings,
             record,
@@ -126,6 +132,7 @@ impl Journal {
             planned_for: None,
             request: None,
             printed: Figures::default(),
+            builtin,
             contradiction: None,
             untold: None,
             told_at: None,
@@ -239,6 +246,20 @@ impl Journal {
                 self.hold_against_plan();
                 return;
             }
+            Printed::Builtin(parameters) => {
+                // What its config comes to in PyTorch is no plan of it.
+                (self.builtin.is, self.request) = (true, None);
+                What::RunParameters { parameters_millions: parameters as f64 / 1e6 }
+            }
+            Printed::OnCpu => {
+                self.builtin.is_on_cpu = true;
+                return;
+            }
+            Printed::Allocation(bytes) => {
+                self.builtin.bytes = Some(bytes);
+                self.plan();
+                return;
+            }
             Printed::Evaluation(evaluation) => {
                 self.figures(now);
                 What::RunEvaluation(evaluation)
@@ -287,7 +308,7 @@ impl Journal {
         let seconds = iteration.time_ms / 1000.0;
         let counted = self.printed.tokens_per_iteration.filter(|_| seconds > 0.0).map(|tokens| tokens as f64 / seconds);
         iteration.tokens_per_second = iteration.tokens_per_second.or(counted).or(computed.tokens_per_second);
-        if self.planned_for.as_ref().is_some_and(Option::is_some) {
+        if !self.builtin.is && self.planned_for.as_ref().is_some_and(Option::is_some) {
             iteration.mfu_percent = computed.mfu_percent;
         }
         self.append(What::RunIteration(iteration));
@@ -296,6 +317,16 @@ impl Journal {
     /// Plans the configuration, once it and the card are known, and anew for another card; not where the run contradicts
     /// it, which no card changes.
     fn plan(&mut self) {
+        if self.builtin.is {
+            let card = self.settings.card.clone().or_else(|| {
+                let cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+                cards.card(self.settings.visible.as_deref())
+            });
+            if let Some(plan) = self.builtin.plan(card.as_ref()) {
+                self.append(What::RunPlanned { plan });
+            }
+            return;
+        }
         let Some(config) = self.config.as_ref().filter(|_| self.contradiction.is_none()) else { return };
         let card = match &self.settings.card {
             _ if !config.is_on_cuda => None,
@@ -338,12 +369,27 @@ impl Journal {
         }
     }
 
+    /// Says why a run failed, as far as its last words and the driver do.
+    fn explain(&self, tail: &str) {
+        let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(self.settings.visible.as_deref());
+        let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
+        let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).collect();
+        if !said.is_empty() {
+            self.append(What::RunExplained { message: said.join("\n\n"), xid });
+        }
+    }
+
     /// The end of what was printed, where it has the message that the run died of.
     fn out_of_memory(&mut self, ending: Ending) -> Option<String> {
         if ending == Ending::Exited(0) {
             return None;
         }
         let text = self.tail.take();
+        self.explain(&text);
+        if self.builtin.is {
+            // Its allocations are none of PyTorch's.
+            return None;
+        }
         let message = oom::read(&text).first.filter(|message| message.kind != oom::Kind::NotOom)?;
         self.append(What::RunOom { message: message.text });
         Some(text)
