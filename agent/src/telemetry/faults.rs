@@ -18,7 +18,7 @@ use super::{
 const LOOK: Duration = Duration::from_secs(2);
 /// How long a round over all cards waits: the end of reading waits for it too.
 #[cfg(target_os = "linux")]
-const ROUND_MS: u32 = 400;
+const ROUND_MS: u32 = 200;
 
 /// Tells errors until it is told to stop.
 pub fn watch(shared: &Shared, stopped: &Receiver<()>, tell: &impl Fn(Observed)) {

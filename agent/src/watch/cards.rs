@@ -102,10 +102,11 @@ impl Cards {
         !self.peaks.is_empty()
     }
 
-    /// The error that the driver reported just now of a card that the run was seen on, or of the one that it will be.
+    /// The error that the driver reported just now of a card that the run was seen on, or of the one that it would have
+    /// been seen on, where that is known.
     pub fn fault(&self, visible: Option<&str>) -> Option<u64> {
         let is_new = |(_, (_, at)): &(&String, &(u64, Instant))| at.elapsed() <= FAULT_WITHIN;
-        let named = self.named(visible).map(|gpu| &gpu.uuid);
+        let named = visible.and_then(|visible| self.named(Some(visible))).map(|gpu| &gpu.uuid);
         let is_its = |uuid: &String| self.peaks.contains_key(uuid) || (!self.was_seen() && named == Some(uuid));
         let mut faults = self.faults.iter().filter(is_new);
         faults.find(|(uuid, _)| is_its(uuid)).map(|(_, (xid, _))| *xid)

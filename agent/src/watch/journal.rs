@@ -4,6 +4,7 @@
 //! in which they were printed; of iterations at most [`ITERATIONS_PER_SECOND`] a second, and always the newest.
 
 mod builtin;
+mod kills;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -37,11 +38,17 @@ use super::{
 };
 use crate::{foreman::saved, platform::Ending};
 use builtin::Builtin;
+use kills::Kills;
 use tail::Tail;
 
 /// Iterations that are told in a second: as many as an eye tells apart on a chart that moves. A tiny model prints
 /// thousands, each of which would be a row of history.
 const ITERATIONS_PER_SECOND: u32 = 10;
+
+/// The signal by which the kernel kills.
+const SIGKILL: i32 = 9;
+/// What is said of a run that it killed.
+const OUT_OF_MEMORY: &str = "The kernel killed it: the machine, or what it was given of it, ran out of memory.";
 
 /// Where events go.
 pub trait Record: Send {
@@ -105,6 +112,7 @@ pub struct Journal {
     printed: Figures,
     /// What it is as a run of `headroom train`.
     builtin: Builtin,
+    kills: Kills,
     /// What of that contradicts the configuration, which has no plan then.
     contradiction: Option<Contradiction>,
     /// The newest iteration, where it was not told yet.
@@ -133,6 +141,7 @@ impl Journal {
             request: None,
             printed: Figures::default(),
             builtin,
+            kills: Kills::default(),
             contradiction: None,
             untold: None,
             told_at: None,
@@ -155,6 +164,7 @@ impl Journal {
 
     /// Time passes.
     pub fn tick(&mut self, now: Duration) {
+        self.kills.tick(now);
         let interval = Duration::from_secs(1) / ITERATIONS_PER_SECOND;
         if self.told_at.is_none_or(|told| now.saturating_sub(told) >= interval) {
             self.tell_untold(now);
@@ -181,7 +191,7 @@ impl Journal {
         self.tell_untold(now);
         self.plan();
         self.memory();
-        let out_of_memory = self.out_of_memory(ending);
+        let out_of_memory = self.out_of_memory(ending, now);
         self.status(match ending {
             Ending::Exited(code) => RunStatus::Exited { code },
             Ending::Killed(signal) => RunStatus::Killed { signal },
@@ -370,22 +380,26 @@ impl Journal {
     }
 
     /// Says why a run failed, as far as its last words and the driver do.
-    fn explain(&self, tail: &str) {
-        let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(self.settings.visible.as_deref());
+    fn explain(&mut self, tail: &str, ending: Ending, now: Duration) {
+        let is_on_card = self.builtin.is && !self.builtin.is_on_cpu;
+        let visible = is_on_card.then(|| self.settings.visible.as_deref().unwrap_or("0"));
+        let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(visible);
         let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
-        let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).collect();
+        let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
+        let killed = is_out_of_memory.then(|| OUT_OF_MEMORY.to_owned());
+        let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
         if !said.is_empty() {
             self.append(What::RunExplained { message: said.join("\n\n"), xid });
         }
     }
 
     /// The end of what was printed, where it has the message that the run died of.
-    fn out_of_memory(&mut self, ending: Ending) -> Option<String> {
+    fn out_of_memory(&mut self, ending: Ending, now: Duration) -> Option<String> {
         if ending == Ending::Exited(0) {
             return None;
         }
         let text = self.tail.take();
-        self.explain(&text);
+        self.explain(&text, ending, now);
         if self.builtin.is {
             // Its allocations are none of PyTorch's.
             return None;
