@@ -5,7 +5,7 @@
 //! server too.
 
 pub mod access;
-mod api;
+pub mod api;
 pub mod archive;
 pub mod assets;
 mod connection;
@@ -27,7 +27,7 @@ pub mod tls;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -40,6 +40,7 @@ use tokio::{
 };
 
 use access::Access;
+use api::checkpoint::{CHECKPOINT_READS_MAX, Checkpoints};
 use archive::Archive;
 use assets::Assets;
 use error::Refusal;
@@ -53,7 +54,7 @@ pub const VIEWERS_MAX: u32 = 1024;
 const GREETINGS_MAX: u32 = 256;
 /// Connections at once that are no sockets; further ones wait in the system's queue. A browser opens six.
 const CONNECTIONS_MAX: u32 = 512;
-/// Files that the program has open besides: its history's, the listener, a terminal.
+/// Files that the program has open besides: its history's, checkpoints that are fetched, the listener, a terminal.
 const OTHER_FILES: u32 = 128;
 /// Files that may have to be open at once.
 pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + CONNECTIONS_MAX + OTHER_FILES;
@@ -88,6 +89,10 @@ pub struct State {
     viewers: Semaphore,
     /// Places of sockets whose client did not say yet who it is.
     greetings: Arc<Semaphore>,
+    /// Where checkpoints are; a server without it has none.
+    pub checkpoints: OnceLock<Checkpoints>,
+    /// Places of answers that read one.
+    checkpoint_reads: Arc<Semaphore>,
     /// Turns true once.
     stopping: watch::Sender<bool>,
 }
@@ -112,6 +117,8 @@ impl State {
             session,
             viewers: Semaphore::new(VIEWERS_MAX as usize),
             greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
+            checkpoints: OnceLock::new(),
+            checkpoint_reads: Arc::new(Semaphore::new(CHECKPOINT_READS_MAX)),
             stopping: watch::Sender::new(false),
         }
     }

@@ -4,6 +4,7 @@
 //! describes the same table, which a test holds against it both ways.
 
 mod alerts;
+pub mod checkpoint;
 mod export;
 mod pair;
 mod query;
@@ -71,6 +72,13 @@ const ROUTES: &[Route] = &[
     Route { method: "DELETE", path: "/api/runs/{id}", needs: CONTROL, answer: || routing::delete(runs::delete) },
     Route { method: "GET", path: "/api/runs/{id}/events", needs: VIEW, answer: || routing::get(runs::events) },
     Route { method: "GET", path: "/api/runs/{id}/export.csv", needs: VIEW, answer: || routing::get(export::csv) },
+    // Answers HEAD too, as every GET.
+    Route {
+        method: "GET",
+        path: "/api/runs/{id}/checkpoint",
+        needs: VIEW,
+        answer: || routing::get(checkpoint::answer),
+    },
     Route { method: "GET", path: "/api/settings", needs: VIEW, answer: || routing::get(settings::get) },
     Route { method: "PUT", path: "/api/settings", needs: CONTROL, answer: || routing::put(settings::put) },
     Route {

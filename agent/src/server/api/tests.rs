@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use headroom_shared::protocol::{
     alert::{Alert, Settings},
-    run::{Run, RunStatus},
+    run::{Order, Run, RunStatus},
 };
 use serde_json::Value;
 
-use super::*;
+use super::{checkpoint::Checkpoints, *};
 use crate::server::{
     made::{event, fired, gpu, run},
     tests::talk::Server,
@@ -56,8 +56,12 @@ fn every_route_is_described_and_every_description_is_a_route() {
 #[tokio::test]
 async fn every_description_is_answered_as_it_says() {
     let server = Server::start().await;
-    server.place.made.runs.lock().expect("no panic").push(run("ab"));
+    let ours = Run { order: Some(Order::default()), ..run("ab") };
+    server.place.made.runs.lock().expect("no panic").push(ours);
     server.place.made.alerts.lock().expect("no panic").push(fired(7));
+    let checkpoint = tempfile::NamedTempFile::new().expect("a file");
+    let path = checkpoint.path().to_owned();
+    server.place.state.checkpoints.set(Checkpoints::new(move |_| Some(path.clone()))).expect("nobody has set them");
     assert!(described().len() > 10);
     for (method, path) in described() {
         let path = path.replace("{id}", "ab").replace("{event}", "7");
