@@ -12,7 +12,7 @@ use std::{
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom},
     ops::RangeInclusive,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::UNIX_EPOCH,
 };
@@ -76,7 +76,7 @@ pub async fn answer(
     let none = || Refusal::no_checkpoint("This run has saved no checkpoint yet. It saves one when it evaluates.");
     let path = state.checkpoints.get().and_then(|checkpoints| (checkpoints.0)(&run)).ok_or_else(none)?;
     let place = Arc::clone(&state.checkpoint_reads).try_acquire_owned().map_err(|_| Refusal::too_many_checkpoints())?;
-    let opened = spawn_blocking(move || Opened::new(&path)).await.map_err(|_| Refusal::internal())?;
+    let opened = spawn_blocking(move || Opened::new(File::open(path)?)).await.map_err(|_| Refusal::internal())?;
     let opened = opened.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => none(),
         _ => Refusal::internal(),
@@ -94,8 +94,7 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+    fn new(mut file: File) -> io::Result<Self> {
         let about = file.metadata()?;
         if !about.is_file() {
             return Err(io::ErrorKind::NotFound.into());

@@ -51,7 +51,7 @@ fn said(checkpoint: Checkpoint, say_it: fn(String, String) -> text::Text) -> Str
 
 fn panel(desk: Desk, id: String) -> impl IntoView {
     let writes = RwSignal::new(Writes::default());
-    let prompt = RwSignal::new("\n".to_owned());
+    let prompt = RwSignal::new(String::new());
     let shown = id.clone();
     let checkpoint = Memo::new(move |_| checkpoint_of(desk, &shown));
     let id = StoredValue::new(id);

@@ -52,12 +52,10 @@ impl Writes {
             Kind::Progress => words.clone_into(&mut self.said),
             Kind::Ready => {
                 words.clone_into(&mut self.said);
-                self.stage = Stage::Ready;
-            }
-            Kind::Began => {
-                words.clone_into(&mut self.text);
+                // A checkpoint is opened for a text, which comes next.
                 self.write();
             }
+            Kind::Began => words.clone_into(&mut self.text),
             Kind::Adds => self.text.push_str(words),
             Kind::Rate => words.clone_into(&mut self.rate),
             Kind::Ended | Kind::Refused => {
@@ -122,6 +120,7 @@ mod tests {
         assert_eq!((writes.stage, writes.text.as_str(), writes.said.as_str()), (Stage::Writing, "Once upon a", "CPU"));
         heard_all(&mut writes, &[(Kind::Rate, "9 tokens/s"), (Kind::Ended, "2 tokens written.")]);
         assert_eq!((writes.stage, writes.rate.as_str()), (Stage::Ready, "9 tokens/s"));
+        writes.write();
         heard_all(&mut writes, &[(Kind::Began, "Then")]);
         assert_eq!((writes.text.as_str(), writes.rate.as_str(), writes.ended.as_str()), ("Then", "", ""));
         writes.hear("{}");

@@ -1,6 +1,6 @@
 //! Parts of a file, and what is said where there is none, over a real connection.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::Path};
 
 use headroom_shared::protocol::run::Order;
 use tokio::{
