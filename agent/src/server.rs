@@ -17,6 +17,7 @@ pub mod hub;
 #[cfg(test)]
 mod made;
 mod metrics;
+pub mod orders;
 mod share;
 mod socket;
 mod stall;
@@ -27,7 +28,7 @@ pub mod tls;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
@@ -40,12 +41,13 @@ use tokio::{
 };
 
 use access::Access;
-use api::checkpoint::{CHECKPOINT_READS_MAX, Checkpoints};
+use api::checkpoint::CHECKPOINT_READS_MAX;
 use archive::Archive;
 use assets::Assets;
 use error::Refusal;
 use host::Hosts;
 use hub::Hub;
+use orders::Orders;
 use tls::Tls;
 
 /// Viewers at once: a class with its phones, or every page that a fleet's owners leave open.
@@ -81,6 +83,8 @@ pub struct State {
     pub hub: Hub,
     /// What was.
     pub archive: Arc<dyn Archive>,
+    /// The agent's own runs.
+    pub orders: Arc<dyn Orders>,
     /// What the machine is called.
     pub name: String,
     /// Of this start.
@@ -89,8 +93,6 @@ pub struct State {
     viewers: Semaphore,
     /// Places of sockets whose client did not say yet who it is.
     greetings: Arc<Semaphore>,
-    /// Where checkpoints are; a server without it has none.
-    pub checkpoints: OnceLock<Checkpoints>,
     /// Places of answers that read one.
     checkpoint_reads: Arc<Semaphore>,
     /// Turns true once.
@@ -104,7 +106,7 @@ impl State {
         hosts: Hosts,
         access: Access,
         hub: Hub,
-        archive: Arc<dyn Archive>,
+        (archive, orders): (Arc<dyn Archive>, Arc<dyn Orders>),
         (name, session): (String, String),
     ) -> Self {
         Self {
@@ -113,11 +115,11 @@ impl State {
             access,
             hub,
             archive,
+            orders,
             name,
             session,
             viewers: Semaphore::new(VIEWERS_MAX as usize),
             greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
-            checkpoints: OnceLock::new(),
             checkpoint_reads: Arc::new(Semaphore::new(CHECKPOINT_READS_MAX)),
             stopping: watch::Sender::new(false),
         }

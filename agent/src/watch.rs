@@ -10,6 +10,7 @@ mod cards;
 mod child;
 mod contradiction;
 mod journal;
+mod log;
 mod passing;
 pub mod pattern;
 pub mod planned;
@@ -72,6 +73,19 @@ pub struct Task {
     pub stall: Option<Duration>,
     /// The data folder, whose disk telemetry looks at.
     pub folder: Option<PathBuf>,
+    /// What it is as a run of the agent's.
+    pub owned: Option<Owned>,
+}
+
+/// A run that the agent starts: history has it already.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    /// Where its output goes.
+    pub log: PathBuf,
+    /// Where its checkpoint lies.
+    pub out: PathBuf,
+    /// The card that it trains on, as CUDA's variable would name it.
+    pub visible: Option<String>,
 }
 
 /// What is left of a run.
@@ -104,15 +118,26 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
     let mailbox = Mailbox::new();
     let started = Instant::now();
     let started_ms = clock::now_ms();
-    let mut child = child::start(&task.command, &task.variables, attendant, &mailbox)?;
+    let log = task.owned.as_ref().map(|owned| &*owned.log);
+    let mut child = child::start(&task.command, &task.variables, log, attendant, &mailbox)?;
     let cards = Arc::new(Mutex::new(Cards::default()));
-    record.append(&id, What::RunStarted { run: Box::new(started_run(&id, task, &child, started_ms)) });
+    record.append(
+        &id,
+        match task.owned {
+            Some(_) => What::RunResumed { pid: Some(child.id()) },
+            None => What::RunStarted { run: Box::new(started_run(&id, task, &child, started_ms)) },
+        },
+    );
     let settings = Settings {
         id: id.clone(),
         command: task.command.clone(),
         given: given(task),
         card: task.gpu.clone().map(Card::Named),
-        visible: env::var("CUDA_VISIBLE_DEVICES").ok(),
+        visible: match &task.owned {
+            Some(owned) => owned.visible.clone(),
+            None => env::var("CUDA_VISIBLE_DEVICES").ok(),
+        },
+        out: task.owned.as_ref().map(|owned| owned.out.clone()),
         pattern: task.pattern.clone(),
         stall: task.stall,
         started_ms,

@@ -81,8 +81,12 @@ impl Error {
                 store::Error::NotEnded(_) => {
                     Some("end it first; a run whose watcher is gone counts as lost some seconds later".to_owned())
                 }
-                // Neither is asked for here.
-                store::Error::NoAlert(_) | store::Error::Changed => None,
+                // None of it is asked for here.
+                store::Error::NoAlert(_)
+                | store::Error::Changed
+                | store::Error::HasEnded(_)
+                | store::Error::NotOurs(_)
+                | store::Error::QueueFull(_) => None,
                 store::Error::Unusable(_) => {
                     Some("`headroom serve` sets a damaged file aside and begins a new one".to_owned())
                 }

@@ -10,6 +10,7 @@ pub const STEPS: &[&str] = &[
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 /// Brings a file to the last version of `steps`, each step whole or not at all.

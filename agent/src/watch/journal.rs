@@ -9,6 +9,7 @@ mod tests;
 
 use std::{
     ffi::OsString,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -32,7 +33,7 @@ use super::{
     pattern::Pattern,
     planned::{Card, Config, summary},
 };
-use crate::platform::Ending;
+use crate::{foreman::saved, platform::Ending};
 use tail::Tail;
 
 /// Iterations that are told in a second: as many as an eye tells apart on a chart that moves. A tiny model prints
@@ -66,6 +67,8 @@ pub struct Settings {
     pub stall: Option<Duration>,
     /// When it began.
     pub started_ms: u64,
+    /// Of a run of the agent's, the folder that its checkpoint lies in.
+    pub out: Option<PathBuf>,
 }
 
 /// What is left of a run when it has ended.
@@ -243,7 +246,13 @@ impl Journal {
             Printed::Checkpoint(folder) => {
                 self.figures(now);
                 self.saved = true;
-                What::RunCheckpoint { folder }
+                self.tell_untold(now);
+                self.append(What::RunCheckpoint { folder });
+                // It is printed once the file is in its place.
+                if let Some(checkpoint) = self.settings.out.as_deref().and_then(saved::read) {
+                    self.append(What::RunSaved { checkpoint });
+                }
+                return;
             }
         };
         self.tell_untold(now);

@@ -8,11 +8,9 @@
 mod tests;
 
 use std::{
-    fmt,
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom},
     ops::RangeInclusive,
-    path::PathBuf,
     sync::Arc,
     time::UNIX_EPOCH,
 };
@@ -24,13 +22,12 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::stream::try_unfold;
-use headroom_shared::protocol::run::Run;
 use http_range_header::parse_range_header;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
 use super::query;
-use crate::server::{State, archive::asked, error::Refusal};
+use crate::server::{State, archive, error::Refusal, orders};
 
 /// Answers at once that read a checkpoint: a few people with a page each. Each has a file open, and a piece in memory.
 pub const CHECKPOINT_READS_MAX: usize = 16;
@@ -39,26 +36,6 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// Bytes of a file's end that its tag is made of. A checkpoint ends in checksums of all that is in it.
 const TAIL_BYTES: u64 = 64;
 
-/// The path of a run's checkpoint.
-type PathOf = dyn Fn(&Run) -> Option<PathBuf> + Send + Sync;
-
-/// Where the checkpoint of a run is, which those who train decide; none of a run that has no folder.
-pub struct Checkpoints(Box<PathOf>);
-
-impl Checkpoints {
-    /// By a function.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no command trains for the agent yet"))]
-    pub fn new(path: impl Fn(&Run) -> Option<PathBuf> + Send + Sync + 'static) -> Self {
-        Self(Box::new(path))
-    }
-}
-
-impl fmt::Debug for Checkpoints {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Checkpoints").finish_non_exhaustive()
-    }
-}
-
 /// `GET` and `HEAD /api/runs/{id}/checkpoint`.
 pub async fn answer(
     Extract(state): Extract<Arc<State>>,
@@ -66,21 +43,18 @@ pub async fn answer(
     request: HeaderMap,
 ) -> Result<Response, Refusal> {
     let id = query::run(id)?;
-    let run = asked(&state.archive, move |archive| archive.run(&id)).await?;
+    let run = archive::asked(&state.archive, move |archive| archive.run(&id)).await?;
     if run.order.is_none() {
         return Err(Refusal::no_checkpoint(
             "This run was started elsewhere, and its checkpoints are where it keeps them. The agent has those of the \
              runs that it starts itself.",
         ));
     }
-    let none = || Refusal::no_checkpoint("This run has saved no checkpoint yet. It saves one when it evaluates.");
-    let path = state.checkpoints.get().and_then(|checkpoints| (checkpoints.0)(&run)).ok_or_else(none)?;
     let place = Arc::clone(&state.checkpoint_reads).try_acquire_owned().map_err(|_| Refusal::too_many_checkpoints())?;
-    let opened = spawn_blocking(move || Opened::new(File::open(path)?)).await.map_err(|_| Refusal::internal())?;
-    let opened = opened.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => none(),
-        _ => Refusal::internal(),
-    })?;
+    let file = orders::asked(&state.orders, move |orders| orders.checkpoint(&run.id)).await?;
+    let opened = spawn_blocking(move || Opened::new(file)).await.map_err(|_| Refusal::internal())?;
+    // Read and not read within a moment: the disk is at fault.
+    let opened = opened.map_err(|error| Refusal::no_checkpoint(format!("The checkpoint cannot be read: {error}.")))?;
     opened.answer(&request, place)
 }
 
@@ -96,9 +70,6 @@ struct Opened {
 impl Opened {
     fn new(mut file: File) -> io::Result<Self> {
         let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
         let bytes = about.len();
         let mut hash = Sha256::new();
         hash.update(bytes.to_le_bytes());

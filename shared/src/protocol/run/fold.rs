@@ -9,7 +9,8 @@ const GPUS_MAX: usize = 64;
 impl Run {
     /// Takes in what happened to this run at a time. What says nothing of it changes nothing.
     ///
-    /// How a run ended by itself is final; that it was lost is not, for a watcher whose machine slept comes back.
+    /// How a run ended by itself is final, unless the agent goes on with it; that it was lost is not, for a watcher whose
+    /// machine slept comes back.
     pub fn apply(&mut self, time_ms: u64, what: &What) {
         match what {
             What::RunStarted { run } => self.clone_from(run),
@@ -35,15 +36,16 @@ impl Run {
             }
             What::RunOom { message } => self.oom = Some(message.clone()),
             What::RunDiagnosed { diagnosis } => self.diagnosis = Some(diagnosis.clone()),
+            What::RunExplained { message, .. } => self.explanation = Some(message.clone()),
             What::RunStatus { status, energy_joules } => {
                 self.energy_joules = energy_joules.or(self.energy_joules);
                 self.stand(time_ms, *status);
             }
             What::RunSaved { checkpoint } => self.checkpoint = Some(*checkpoint),
-            // The one way back from an end: the same run, by another process.
+            // The way back from an end, by the queue or at once: the same run, by another process.
             What::RunResumed { pid } => {
                 (self.status, self.ended_ms, self.pid) = (RunStatus::Running, None, *pid);
-                (self.oom, self.diagnosis) = (None, None);
+                (self.oom, self.diagnosis, self.explanation) = (None, None, None);
             }
             What::RunCheckpoint { .. }
             | What::RunStopping
@@ -63,7 +65,8 @@ impl Run {
     }
 
     fn stand(&mut self, time_ms: u64, status: RunStatus) {
-        if matches!(self.status, RunStatus::Exited { .. } | RunStatus::Killed { .. }) {
+        let is_final = matches!(self.status, RunStatus::Exited { .. } | RunStatus::Killed { .. });
+        if is_final && status != RunStatus::Queued {
             return;
         }
         self.status = status;
@@ -187,8 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn how_a_run_ended_is_final() {
+    fn how_a_run_ended_is_final_unless_the_agent_goes_on_with_it() {
         for end in [RunStatus::Exited { code: 1 }, RunStatus::Killed { signal: 9 }] {
+            check(&[(2000, status(end, None)), (3000, status(RunStatus::Queued, None))], |run| {
+                run.status = RunStatus::Queued
+            });
+            check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7) })], |_| {});
             let late = [RunStatus::Lost, RunStatus::Running, RunStatus::Stalled { since_ms: 1 }];
             let all: Vec<_> = [(2000, status(end, Some(50.0)))]
                 .into_iter()

@@ -1,8 +1,11 @@
 //! Parts of a file, and what is said where there is none, over a real connection.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use headroom_shared::protocol::run::Order;
+use headroom_shared::protocol::run::{Order, Run};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::timeout,
@@ -23,9 +26,7 @@ async fn server() -> (Server, tempfile::TempDir, PathBuf) {
     let path = folder.path().join("ckpt.safetensors");
     let ours = Run { order: Some(Order::default()), ..made::run("ab") };
     server.place.made.runs.lock().expect("no panic").extend([ours, made::run("cd")]);
-    let there = path.clone();
-    let checkpoints = Checkpoints::new(move |run| (run.id == "ab").then(|| there.clone()));
-    server.place.state.checkpoints.set(checkpoints).expect("nobody has set them");
+    *server.place.made.checkpoint.lock().expect("no panic") = Some(path.clone());
     (server, folder, path)
 }
 
@@ -121,14 +122,14 @@ async fn parts_of_two_checkpoints_are_never_mixed() {
 async fn what_may_not_be_fetched_is_said() {
     let (server, _folder, path) = server().await;
     for (id, code, words) in
-        [("ab", "no_checkpoint", "no checkpoint yet"), ("cd", "no_checkpoint", "elsewhere"), ("ef", "no_run", "")]
+        [("ab", "no_checkpoint", "has no checkpoint"), ("cd", "no_checkpoint", "elsewhere"), ("ef", "no_run", "")]
     {
         let refused = ask(&server, "GET", id, &[]).await;
         assert_eq!(refused.status, 404, "{id}");
         assert!(refused.body.contains(code) && refused.body.contains(words), "{}", refused.body);
     }
     fs::create_dir(&path).expect("a folder in its place");
-    assert_eq!(ask(&server, "GET", "ab", &[]).await.status, 404);
+    assert_eq!(ask(&server, "GET", "ab", &[]).await.status, 404, "it is nothing to read");
     fs::remove_dir(&path).expect("it is empty");
     replace(&path, BYTES);
     for lines in [vec![], vec!["Authorization: Bearer 00".to_owned()]] {

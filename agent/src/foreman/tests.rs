@@ -1,0 +1,1 @@
+//! Orders over a real history: what is taken, what is refused, and what is left of it.
