@@ -4,7 +4,7 @@
 //! describes the same table, which a test holds against it both ways.
 
 mod alerts;
-mod checkpoint;
+pub mod checkpoint;
 mod export;
 mod pair;
 mod query;
@@ -75,9 +75,15 @@ const ROUTES: &[Route] = &[
     Route { method: "POST", path: "/api/runs", needs: CONTROL, answer: || routing::post(training::order) },
     Route { method: "POST", path: "/api/runs/{id}/stop", needs: CONTROL, answer: || routing::post(training::stop) },
     Route { method: "POST", path: "/api/runs/{id}/resume", needs: CONTROL, answer: || routing::post(training::resume) },
-    Route { method: "GET", path: "/api/runs/{id}/checkpoint", needs: VIEW, answer: || routing::get(checkpoint::get) },
     Route { method: "GET", path: "/api/runs/{id}/events", needs: VIEW, answer: || routing::get(runs::events) },
     Route { method: "GET", path: "/api/runs/{id}/export.csv", needs: VIEW, answer: || routing::get(export::csv) },
+    // Answers HEAD too, as every GET.
+    Route {
+        method: "GET",
+        path: "/api/runs/{id}/checkpoint",
+        needs: VIEW,
+        answer: || routing::get(checkpoint::answer),
+    },
     Route { method: "GET", path: "/api/settings", needs: VIEW, answer: || routing::get(settings::get) },
     Route { method: "PUT", path: "/api/settings", needs: CONTROL, answer: || routing::put(settings::put) },
     Route {

@@ -80,10 +80,28 @@ impl Refusal {
         Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
     }
 
-    /// A range of a checkpoint that is another meanwhile.
-    pub fn other_checkpoint() -> Self {
-        let message = "The run saved another checkpoint since: begin anew with the ETag that it has now.";
+    /// A run has no checkpoint to give, and why.
+    pub fn no_checkpoint(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "no_checkpoint", message: message.into() }
+    }
+
+    /// A part of a checkpoint that is another meanwhile.
+    pub fn checkpoint_changed() -> Self {
+        let message = "The checkpoint was replaced by a newer one since it was read. Begin again with the newer one: \
+                       parts of two make no model.";
         Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+    }
+
+    /// A part of a file that it does not have, or several at once.
+    pub fn range(bytes: u64) -> Self {
+        let message = format!("This takes one range within its {bytes} bytes: `Range: bytes=FIRST-LAST`.");
+        Self { status: StatusCode::RANGE_NOT_SATISFIABLE, code: "range", message }
+    }
+
+    /// As many checkpoints are read as may be.
+    pub fn too_many_checkpoints() -> Self {
+        let message = "As many checkpoints are being fetched as this rig reads at once. Try again later.".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
     }
 
     /// The body is too long.
@@ -253,6 +271,10 @@ pub async fn dress(request: Request, next: Next) -> Response {
     let refusal = response.extensions_mut().remove::<Refusal>();
     let Some(refusal) = refusal.filter(|_| for_programs) else { return response };
     let mut dressed = refusal.json();
+    // How long the file is of which a part was asked for that it does not have.
+    if let Some(range) = response.headers_mut().remove(header::CONTENT_RANGE) {
+        dressed.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
     // The routes know better what they take.
     if let Some(allow) = response.headers_mut().remove(header::ALLOW)
         && refusal.status == StatusCode::METHOD_NOT_ALLOWED

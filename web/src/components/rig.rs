@@ -9,6 +9,7 @@ pub mod oom;
 pub mod processes;
 pub mod run;
 pub mod status;
+pub mod writes;
 
 use headroom_shared::protocol::{alert::Settings, history::History};
 use leptos::prelude::*;

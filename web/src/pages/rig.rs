@@ -17,6 +17,7 @@ use crate::components::{
         processes::Processes,
         run::RunPanel,
         status::{About, Status, Trouble},
+        writes::WritesPanel,
     },
 };
 
@@ -44,6 +45,7 @@ pub fn RigPage() -> impl IntoView {
                     <Trouble desk />
                     <Gpus desk />
                     <RunPanel desk />
+                    <WritesPanel desk />
                     {part(move || has_cards.get().then(|| view! {
                         <Processes desk />
                         {history::chart(client)}

@@ -13,6 +13,7 @@ pub mod run;
 pub mod sample;
 pub mod spark;
 pub mod words;
+pub mod writes;
 
 use std::collections::VecDeque;
 

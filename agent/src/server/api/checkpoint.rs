@@ -1,208 +1,180 @@
-//! A run's checkpoint as a file: whole or one range of it, as it lies on the disk, and never whole in memory.
+//! A run's newest checkpoint, whole or in parts: what a page fetches to write with the model while it is trained.
 //!
-//! The file is opened once for an answer. A run that saves meanwhile puts another in its place, and the answer goes on
-//! with the one that it began with; whoever asks for the rest by the tag of the old one is told that it is gone.
+//! The file is opened once an answer and read in pieces, so that a checkpoint of gigabytes takes no more memory than one
+//! of kilobytes, and a newer one that is put in its place changes nothing of an answer that has begun. Its tag tells parts
+//! of two checkpoints apart. What is in the file is none of this module's business.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
-    fs::{File, Metadata},
-    io::{self, Read, Seek, SeekFrom},
-    ops::Range,
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    ops::RangeInclusive,
     sync::Arc,
     time::UNIX_EPOCH,
 };
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Path, State as Extract},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
-    response::Response,
+    extract::{Path as Named, State as Extract},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
 };
 use futures_util::stream::try_unfold;
-use sha2::{Digest, Sha256};
-use tokio::task::spawn_blocking;
+use http_range_header::parse_range_header;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
 use super::query;
-use crate::server::{State, error::Refusal, orders::asked};
+use crate::server::{State, archive, error::Refusal, orders};
 
-/// What is read and sent at once: many downloads take little memory, and a disk has enough to do.
-const PIECE_BYTES: u64 = 128 << 10;
+/// Answers at once that read a checkpoint: a few people with a page each. Each has a file open, and a piece in memory.
+pub const CHECKPOINT_READS_MAX: usize = 16;
+/// Bytes that are read at once: enough for a disk, and little for sixteen answers.
+const PIECE_BYTES: usize = 256 * 1024;
+/// Bytes of a file's end that its tag is made of. A checkpoint ends in checksums of all that is in it.
+const TAIL_BYTES: u64 = 64;
 
-/// `GET /api/runs/{id}/checkpoint`.
-pub async fn get(
+/// `GET` and `HEAD /api/runs/{id}/checkpoint`.
+pub async fn answer(
     Extract(state): Extract<Arc<State>>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
+    Named(id): Named<String>,
+    request: HeaderMap,
 ) -> Result<Response, Refusal> {
     let id = query::run(id)?;
-    let name = format!("attachment; filename=\"headroom-{id}.safetensors\"");
-    let (file, data) = asked(&state.orders, move |orders| {
-        let file = orders.checkpoint(&id)?;
-        let data = file.metadata().map_err(|_| crate::foreman::Error::NoCheckpoint(id))?;
-        Ok((file, data))
-    })
-    .await?;
-    let (n_bytes, tag) = (data.len(), etag(&data));
-    let mut response = answer(file, n_bytes, &tag, &headers)?;
-    let fixed = [
-        (header::ACCEPT_RANGES, "bytes"),
-        (header::ETAG, &tag),
-        (header::CONTENT_TYPE, "application/octet-stream"),
-        (header::CONTENT_DISPOSITION, &name),
-        // What is between may not make another file of it.
-        (header::CACHE_CONTROL, "no-store, no-transform"),
-    ];
-    put(&mut response, fixed);
-    Ok(response)
+    let run = archive::asked(&state.archive, move |archive| archive.run(&id)).await?;
+    if run.order.is_none() {
+        return Err(Refusal::no_checkpoint(
+            "This run was started elsewhere, and its checkpoints are where it keeps them. The agent has those of the \
+             runs that it starts itself.",
+        ));
+    }
+    let place = Arc::clone(&state.checkpoint_reads).try_acquire_owned().map_err(|_| Refusal::too_many_checkpoints())?;
+    let file = orders::asked(&state.orders, move |orders| orders.checkpoint(&run.id)).await?;
+    let opened = spawn_blocking(move || Opened::new(file)).await.map_err(|_| Refusal::internal())?;
+    // Read and not read within a moment: the disk is at fault.
+    let opened = opened.map_err(|error| Refusal::no_checkpoint(format!("The checkpoint cannot be read: {error}.")))?;
+    opened.answer(&request, place)
 }
 
-fn answer(file: File, n_bytes: u64, tag: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
-    if let Some(wanted) = tags(headers, &header::IF_MATCH)
-        && !wanted.iter().any(|wanted| wanted == "*" || wanted == tag)
-    {
-        return Err(Refusal::other_checkpoint());
-    }
-    let is_known = |known: Vec<String>| known.iter().any(|known| known == "*" || known.trim_start_matches("W/") == tag);
-    if tags(headers, &header::IF_NONE_MATCH).is_some_and(is_known) {
-        return Ok(with_status(StatusCode::NOT_MODIFIED, Body::empty()));
-    }
-    let may_range = headers.get(header::IF_RANGE).is_none_or(|wanted| wanted.as_bytes() == tag.as_bytes());
-    let asked = headers.get(header::RANGE).filter(|_| may_range);
-    let (status, range) = match asked.map(|range| range_of(range, n_bytes)) {
-        None | Some(Asked::Nothing) => (StatusCode::OK, 0..n_bytes),
-        Some(Asked::Range(range)) => (StatusCode::PARTIAL_CONTENT, range),
-        Some(Asked::Nowhere) => {
-            let mut response = with_status(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty());
-            put(&mut response, [(header::CONTENT_RANGE, &*format!("bytes */{n_bytes}"))]);
-            return Ok(response);
-        }
-    };
-    let length = (range.end - range.start).to_string();
-    let place = format!("bytes {}-{}/{n_bytes}", range.start, range.end.saturating_sub(1));
-    let mut response = with_status(status, Body::from_stream(pieces(file, range)));
-    put(&mut response, [(header::CONTENT_LENGTH, &*length)]);
-    if status == StatusCode::PARTIAL_CONTENT {
-        put(&mut response, [(header::CONTENT_RANGE, &*place)]);
-    }
-    Ok(response)
+/// A checkpoint's file, which stays the same however often it is replaced.
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    bytes: u64,
+    /// With its quotes.
+    etag: HeaderValue,
 }
 
-/// A range of a file, piece by piece.
-fn pieces(file: File, range: Range<u64>) -> impl futures_util::Stream<Item = io::Result<Bytes>> {
-    try_unfold((file, range), async |(mut file, range)| {
-        if range.is_empty() {
-            return Ok(None);
+impl Opened {
+    fn new(mut file: File) -> io::Result<Self> {
+        let about = file.metadata()?;
+        let bytes = about.len();
+        let mut hash = Sha256::new();
+        hash.update(bytes.to_le_bytes());
+        // Two checkpoints of one second, on a disk that counts in seconds, are told apart by what they end with.
+        if let Some(time) = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()) {
+            hash.update(time.as_nanos().to_le_bytes());
         }
-        let read = spawn_blocking(move || {
-            let n = (range.end - range.start).min(PIECE_BYTES);
-            let mut piece = Vec::new();
-            file.seek(SeekFrom::Start(range.start))?;
-            (&mut file).take(n).read_to_end(&mut piece)?;
-            // A file that became shorter breaks the answer off, which was promised longer.
-            if piece.len() as u64 == n { Ok((piece, file, range.start + n..range.end)) } else { Err(short()) }
+        file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES)))?;
+        let mut tail = Vec::new();
+        (&mut file).take(TAIL_BYTES).read_to_end(&mut tail)?;
+        hash.update(&tail);
+        let digits: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let etag = HeaderValue::try_from(format!("\"{digits}\"")).map_err(io::Error::other)?;
+        Ok(Self { file, bytes, etag })
+    }
+
+    /// What is asked for of it, in the order of RFC 9110, section 13.2.2.
+    fn answer(self, request: &HeaderMap, place: OwnedSemaphorePermit) -> Result<Response, Refusal> {
+        if request.contains_key(header::IF_MATCH) && !names(request, &header::IF_MATCH, &self.etag, false) {
+            return Err(Refusal::checkpoint_changed());
+        }
+        if names(request, &header::IF_NONE_MATCH, &self.etag, true) {
+            return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, self.etag)]).into_response());
+        }
+        let (etag, bytes) = (self.etag.clone(), self.bytes);
+        let mut response = match range(request, &self.etag, bytes) {
+            Asked::All => self.part(0..=bytes.saturating_sub(1), StatusCode::OK, place),
+            Asked::Part(range) => {
+                let content_range = format!("bytes {}-{}/{bytes}", range.start(), range.end());
+                let mut response = self.part(range, StatusCode::PARTIAL_CONTENT, place);
+                let value = HeaderValue::try_from(content_range).map_err(|_| Refusal::internal())?;
+                response.headers_mut().insert(header::CONTENT_RANGE, value);
+                response
+            }
+            Asked::None => {
+                let mut response = Refusal::range(bytes).into_response();
+                let value = HeaderValue::try_from(format!("bytes */{bytes}"));
+                response.headers_mut().insert(header::CONTENT_RANGE, value.map_err(|_| Refusal::internal())?);
+                return Ok(response);
+            }
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, etag);
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        Ok(response)
+    }
+
+    /// The bytes of a range, which is within the file; read as they are taken.
+    fn part(self, range: RangeInclusive<u64>, status: StatusCode, place: OwnedSemaphorePermit) -> Response {
+        let (start, end) = (*range.start(), range.end().saturating_add(1).min(self.bytes));
+        let pieces = try_unfold((self.file, start, place), move |(file, at, place)| async move {
+            if at >= end {
+                return Ok(None);
+            }
+            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let read = spawn_blocking(move || piece(file, at, wanted));
+            // A connection that breaks off says that this is not all.
+            let (file, bytes) = read.await.map_err(io::Error::other)??;
+            let next = at + bytes.len() as u64;
+            Ok::<_, io::Error>(Some((bytes, (file, next, place))))
         });
-        let (piece, file, rest) = read.await.map_err(io::Error::other)??;
-        Ok(Some((Bytes::from(piece), (file, rest))))
-    })
+        let mut response = (status, Body::from_stream(pieces)).into_response();
+        response.headers_mut().insert(header::CONTENT_LENGTH, end.saturating_sub(start).into());
+        response
+    }
 }
 
-fn short() -> io::Error {
-    io::ErrorKind::UnexpectedEof.into()
+/// Reads so many bytes, and gives the file back.
+fn piece(mut file: File, at: u64, wanted: usize) -> io::Result<(File, Bytes)> {
+    file.seek(SeekFrom::Start(at))?;
+    let mut bytes = vec![0; wanted];
+    file.read_exact(&mut bytes)?;
+    Ok((file, bytes.into()))
 }
 
-/// What a Range asks for.
+/// How much is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    /// Nothing that is known: the whole is sent.
-    Nothing,
-    /// One range.
-    Range(Range<u64>),
-    /// What the file does not have, or several ranges, which are not sent.
-    Nowhere,
+    All,
+    Part(RangeInclusive<u64>),
+    /// Nothing that is there.
+    None,
 }
 
-/// RFC 9110 section 14.1.2.
-fn range_of(value: &HeaderValue, n_bytes: u64) -> Asked {
-    let Some(spec) = value.to_str().ok().and_then(|value| value.trim().strip_prefix("bytes=")) else {
-        return Asked::Nothing;
-    };
-    let number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok());
-    let range = match spec.trim().split_once('-') {
-        // The last so many.
-        Some(("", last)) => number(last).flatten().filter(|n| *n > 0).map(|n| n_bytes.saturating_sub(n)..n_bytes),
-        Some((first, "")) => number(first).flatten().map(|first| first..n_bytes),
-        Some((first, last)) => {
-            let ends = number(first).flatten().zip(number(last).flatten());
-            ends.filter(|(first, last)| first <= last).map(|(first, last)| first..last.saturating_add(1).min(n_bytes))
-        }
-        None => None,
-    };
-    range.filter(|range| !range.is_empty()).map_or(Asked::Nowhere, Asked::Range)
-}
-
-/// The tags of a header, with their quotes; none where it is not there.
-fn tags(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<String>> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    let tags: Vec<String> = values.flat_map(|value| value.split(',')).map(|tag| tag.trim().to_owned()).collect();
-    (!tags.is_empty()).then_some(tags)
-}
-
-/// A strong tag: another file in its place has another one, and so has one that was changed.
-fn etag(data: &Metadata) -> String {
-    let changed = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    let mut hash = Sha256::new();
-    hash.update(data.len().to_le_bytes());
-    hash.update(changed.as_nanos().to_le_bytes());
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        // Two files that were written within one tick of the file system's clock.
-        hash.update(data.ino().to_le_bytes());
+fn range(request: &HeaderMap, etag: &HeaderValue, bytes: u64) -> Asked {
+    let Some(value) = request.get(header::RANGE) else { return Asked::All };
+    // A date names no bytes for certain, so that whoever sends one gets all of them.
+    if request.get(header::IF_RANGE).is_some_and(|tag| tag != etag) {
+        return Asked::All;
     }
-    let digits: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{digits}\"")
-}
-
-fn with_status(status: StatusCode, body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response
-}
-
-fn put<'a>(response: &mut Response, headers: impl IntoIterator<Item = (HeaderName, &'a str)>) {
-    for (name, value) in headers {
-        // All are of our own letters.
-        if let Ok(value) = HeaderValue::try_from(value) {
-            response.headers_mut().insert(name, value);
-        }
+    // What is counted in something else than bytes is not understood, and counts as not said.
+    let Some(value) = value.to_str().ok().filter(|value| value.starts_with("bytes=")) else { return Asked::All };
+    let ranges = parse_range_header(value).and_then(|ranges| ranges.validate(bytes));
+    match ranges.as_deref() {
+        Ok([range]) if bytes > 0 => Asked::Part(range.clone()),
+        _ => Asked::None,
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_one_of_the_file_s() {
-        for (text, asked) in [
-            ("bytes=0-3", Asked::Range(0..4)),
-            ("bytes=2-", Asked::Range(2..10)),
-            ("bytes=-3", Asked::Range(7..10)),
-            ("bytes=-30", Asked::Range(0..10)),
-            ("bytes=9-9", Asked::Range(9..10)),
-            ("bytes=9-18446744073709551615", Asked::Range(9..10)),
-            ("bytes=10-", Asked::Nowhere),
-            ("bytes=3-2", Asked::Nowhere),
-            ("bytes=-0", Asked::Nowhere),
-            ("bytes=-", Asked::Nowhere),
-            ("bytes=", Asked::Nowhere),
-            ("bytes=0-1,3-4", Asked::Nowhere),
-            ("bytes=+1-2", Asked::Nowhere),
-            ("bytes=1-18446744073709551616", Asked::Nowhere),
-            ("tokens=0-3", Asked::Nothing),
-            ("0-3", Asked::Nothing),
-        ] {
-            assert_eq!(range_of(&HeaderValue::from_static(text), 10), asked, "{text}");
-        }
-        assert_eq!(range_of(&HeaderValue::from_static("bytes=0-"), 0), Asked::Nowhere, "an empty file");
-    }
+/// Whether a list of tags has this one, or all. A weak tag is as good where nothing is put together of parts.
+fn names(request: &HeaderMap, list: &header::HeaderName, etag: &HeaderValue, is_weak_enough: bool) -> bool {
+    let values = request.get_all(list).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| {
+        let tag = if is_weak_enough { tag.strip_prefix("W/").unwrap_or(tag) } else { tag };
+        tag == "*" || tag.as_bytes() == etag.as_bytes()
+    })
 }
