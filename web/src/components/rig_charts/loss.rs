@@ -16,8 +16,10 @@ use crate::{
         loss_plot::{LossPlot, reading},
         losses::Losses,
         path::{HEIGHT, WIDTH},
+        scale::number,
+        small_plot::{SmallPlot, value_at},
     },
-    text::{self, say, t},
+    text::{self, Key, say, t},
 };
 
 /// What is printed more often than this is drawn this often.
@@ -64,7 +66,16 @@ pub fn LossChart(
     let resized =
         window_event_listener(ev::resize, move |_| drawing.update(|drawing| *drawing = drawing.wrapping_add(1)));
     on_cleanup(move || resized.remove());
-    let is_smooth = RwSignal::new(false);
+    let is_smooth = RwSignal::new(browser::rig::is_kept_smooth());
+    let choose = move |to_smooth: bool| {
+        view! {
+            <button type="button" class="rig-chart__button" aria-pressed=words(move || (is_smooth.get() == to_smooth).to_string())
+                on:click=move |_| {
+                    is_smooth.set(to_smooth);
+                    browser::rig::keep_smooth(to_smooth);
+                }>{t(if to_smooth { text::LOSSES_SMOOTH } else { text::LOSSES_RAW })}</button>
+        }
+    };
     let plot = Memo::new(move |_| {
         drawing.track();
         let is_smooth = is_smooth.get();
@@ -80,7 +91,7 @@ pub fn LossChart(
         let (at, said) = plot.with(|plot| losses.with_untracked(|losses| reading(losses, &plot.axis, share)))?;
         Some((at, said.iter().map(say).collect::<Vec<_>>()))
     });
-    let smooth = Memo::new(move |_| plot.with(|plot| plot.smooth.as_ref().map(|(_, n)| *n)));
+    let smooth = Memo::new(move |_| plot.with(|plot| plot.smooth.as_ref().map(|(_, weight)| *weight)));
     view! {
         <section class="rig-chart rig-chart--loss" aria-labelledby="losses-title" data-testid="losses">
             <div class="rig-chart__head">
@@ -90,9 +101,8 @@ pub fn LossChart(
                         {words(move || plot.with(|plot| if plot.scale.is_log { t(text::LOSSES_LOG) } else { "" }).to_owned())}
                     </span>
                 </h2>
-                <div class="rig-chart__choice rig-chart__choice--ranges">
-                    <button type="button" class="rig-chart__button" aria-pressed=words(move || is_smooth.get().to_string())
-                        on:click=move |_| is_smooth.update(|is_smooth| *is_smooth = !*is_smooth)>{t(text::LOSSES_SMOOTH)}</button>
+                <div class="rig-chart__choice rig-chart__choice--ranges" role="group" aria-labelledby="losses-title">
+                    {[false, true].map(choose).into_iter().collect_view()}
                 </div>
             </div>
             <p class="rig-chart__said" data-testid="losses-said">
@@ -112,12 +122,46 @@ pub fn LossChart(
                 <li><span class="rig-chart__key rig-chart__key--iterations"></span>{t(text::LOSSES_ITERATIONS)}</li>
                 <li><span class="rig-chart__key rig-chart__key--0"></span>{t(text::LOSSES_TRAIN)}</li>
                 <li><span class="rig-chart__key rig-chart__key--1"></span>{t(text::LOSSES_VAL)}</li>
-                {part(move || smooth.get().map(|n| view! {
-                    <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(n))}</li>
+                {part(move || smooth.get().map(|weight| view! {
+                    <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(number(weight, 2)))}</li>
                 }))}
             </ul>
+            {[text::RIG_LEARNING_RATE, text::RIG_GRADIENT_NORM].into_iter().enumerate().map(|(at, name)| {
+                beside(at, name, plot, losses, Signal::derive(move || read.get().map(|(share, _)| share)))
+            }).collect_view()}
         </section>
     }
+}
+
+/// What a run prints beside its loss, drawn small on the same axis; nothing where it prints none. What stands there is
+/// of the iteration under the cursor, else of the newest.
+fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cursor: Signal<Option<f64>>) -> AnyView {
+    let has_any = Memo::new(move |_| plot.with(|plot| plot.besides[at].is_some()));
+    let of = move |look: fn(&SmallPlot) -> String| {
+        words(move || plot.with(|plot| plot.besides[at].as_ref().map(look)).unwrap_or_default())
+    };
+    let value = move || {
+        let axis = plot.with(|plot| plot.axis.clone());
+        let share = cursor.get();
+        losses.with_untracked(|losses| value_at(&losses.besides()[at], &axis, share)).unwrap_or_default()
+    };
+    let drawn = move || {
+        view! {
+            <div class="rig-chart__beside" data-testid=format!("beside-{at}")>
+                <p class="rig-chart__said">
+                    <span>{t(name)}" "<strong>{words(value)}</strong></span>
+                    <span class="rig-chart__ends">{of(|plot| plot.ends.join(" – "))}</span>
+                </p>
+                <div class="rig-chart__strip">
+                    <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
+                        <path class="rig-chart__line" d=of(|plot| plot.line.clone()) />
+                    </svg>
+                    <Cursor at=cursor />
+                </div>
+            </div>
+        }
+    };
+    part(move || has_any.get().then(drawn)).into_any()
 }
 
 /// What is under the cursor, and where that is.

@@ -14,7 +14,7 @@ use super::{
     words::{duration, value, with_unit},
 };
 use crate::{
-    state::format,
+    state::{format, rig_charts::scale::figure},
     text::{self, Key, say, t},
 };
 
@@ -111,6 +111,13 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         add(text::RIG_ITERATION, of, String::new());
         let loss = last.loss.map_or_else(|| t(text::RIG_NO_LOSS).to_owned(), loss);
         add(text::RIG_LOSS, loss, String::new());
+        for (name, value) in
+            [(text::RIG_LEARNING_RATE, last.learning_rate), (text::RIG_GRADIENT_NORM, last.gradient_norm)]
+        {
+            if let Some(value) = value {
+                add(name, figure(value), String::new());
+            }
+        }
         if let Some(tokens) = last.tokens_per_second {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
             let tokens = format::grouped(tokens.max(0.0) as u64);

@@ -5,6 +5,7 @@ use super::{
     loss_axis::{IterAxis, LossScale},
     losses::{Evaluation, Losses, Point, words},
     path::{Path, stroke, units_x, units_y},
+    small_plot::SmallPlot,
 };
 use crate::text::{self, Text};
 
@@ -16,21 +17,23 @@ const PX_PER_COLUMN: f64 = 2.0;
 const DOTS_MAX: usize = 60;
 /// Marks at most: enough to see that a run does not recover.
 const MARKS_MAX: usize = 24;
-/// Shares of the printed iterations that a smoothed line's mean is over, and how many that are at least.
+/// A smoothed line forgets over such a share of the points, and over so many at least.
 const SMOOTH_SHARE: usize = 50;
-const SMOOTH_MIN: usize = 5;
+const SMOOTH_MIN: usize = 10;
 
 /// Everything that is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossPlot {
     /// What iterations printed.
     pub iterations: String,
-    /// Their mean over the last few, and over how many; where it was asked for and there are enough.
-    pub smooth: Option<(String, usize)>,
+    /// Their exponential mean, and the weight of what was before; where it was asked for and there are several.
+    pub smooth: Option<(String, f64)>,
     /// Evaluations over training data, and over data held back: a line each, with dots.
     pub evaluations: [String; 2],
     /// Dots of both.
     pub dots: [String; 2],
+    /// Learning rate and norm of the gradients, of a run that prints them.
+    pub besides: [Option<SmallPlot>; 2],
     /// Where a loss was no number: shares of the width.
     pub marks: Vec<f64>,
     /// The upright axis.
@@ -71,7 +74,8 @@ impl LossPlot {
         let line = |points: &[Point]| drawn(&thinned(points, &axis, n_columns), at);
         Self {
             iterations: line(iterations),
-            smooth: is_smooth.then(|| smoothed(iterations)).flatten().map(|(points, n)| (line(&points), n)),
+            smooth: is_smooth.then(|| smoothed(iterations)).flatten().map(|(points, weight)| (line(&points), weight)),
+            besides: [0, 1].map(|at| SmallPlot::of(&losses.besides()[at], &axis, n_columns, at == 0)),
             dots: curves.each_ref().map(|points| if points.len() <= DOTS_MAX { dots(points) } else { String::new() }),
             evaluations: curves.map(|points| {
                 let mut path = Path::default();
@@ -90,7 +94,7 @@ impl LossPlot {
 }
 
 /// A column's first, least, greatest and last points, in their order. Points that are no number end a stretch.
-fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
+pub(super) fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the columns")]
     let column = |point: &Point| (axis.x(point.iter) * n_columns as f64) as u64;
     let mut out = Vec::new();
@@ -111,7 +115,8 @@ fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
     out
 }
 
-fn drawn(points: &[Point], at: impl Fn(u64, f64) -> (i64, i64)) -> String {
+/// A line through points, with a gap where there is no number.
+pub(super) fn drawn(points: &[Point], at: impl Fn(u64, f64) -> (i64, i64)) -> String {
     let mut path = Path::default();
     for stretch in points.split(|point| point.loss.is_none()) {
         let stretch: Vec<(i64, i64)> = stretch.iter().filter_map(|point| Some(at(point.iter, point.loss?))).collect();
@@ -130,18 +135,21 @@ fn dots(points: &[(i64, i64)]) -> String {
     path.text()
 }
 
-/// The mean of the last few points at each, and how many those are; nothing where there are few.
-fn smoothed(points: &[Point]) -> Option<(Vec<Point>, usize)> {
-    let n = (points.len() / SMOOTH_SHARE).max(SMOOTH_MIN);
-    if points.len() < 2 * n {
-        return None;
-    }
-    let mean = |end: usize| {
-        let last = points[(end + 1).saturating_sub(n)..=end].iter().filter_map(|point| point.loss);
-        let (sum, count) = last.fold((0.0, 0.0), |(sum, count), loss| (sum + loss, count + 1.0));
-        Point { iter: points[end].iter, loss: (count > 0.0).then(|| sum / count) }
+/// The exponential mean at each point as TensorBoard has it, and the weight of what was before: a mean that began at zero
+/// is made good for what it lacks, so that the first point stands where it was printed. Nothing where there is one point.
+fn smoothed(points: &[Point]) -> Option<(Vec<Point>, f64)> {
+    let weight = 1.0 - 1.0 / (points.len() / SMOOTH_SHARE).max(SMOOTH_MIN) as f64;
+    let (mut mean, mut lacks) = (0.0, 1.0);
+    let mut at = |point: &Point| {
+        // What is no number is a gap, and nothing that a mean would take.
+        let loss = point.loss.map(|loss| {
+            mean = mean * weight + loss * (1.0 - weight);
+            lacks *= weight;
+            mean / (1.0 - lacks)
+        });
+        Point { iter: point.iter, loss }
     };
-    Some(((0..points.len()).map(mean).collect(), n))
+    (points.len() > 1).then(|| (points.iter().map(&mut at).collect(), weight))
 }
 
 /// Where losses were no number, those beside each other once.
@@ -215,12 +223,25 @@ mod tests {
     #[test]
     fn a_smoothed_line_says_how_smooth_it_is() {
         let losses = of((0..1000).map(|iter| (iter, Some(3.0 + (iter % 2) as f64))));
-        let (path, n) = LossPlot::of(&losses, 4000.0, true).smooth.expect("there are enough");
-        assert_eq!(n, 20);
+        let (path, weight) = LossPlot::of(&losses, 4000.0, true).smooth.expect("there are enough");
+        assert!((weight - 0.95).abs() < 1e-12, "{weight}");
         let (points, _) = smoothed(losses.iterations()).expect("there are enough");
-        assert!(points[19..].iter().all(|point| point.loss == Some(3.5)), "half of each");
+        assert!(points[200..].iter().all(|point| (point.loss.unwrap() - 3.5).abs() < 0.03), "half of each");
         assert!(!path.is_empty());
-        assert_eq!(LossPlot::of(&of((0..9).map(|iter| (iter, Some(3.0)))), 400.0, true).smooth, None);
+        assert_eq!(LossPlot::of(&of([(0, Some(3.0))]), 400.0, true).smooth, None);
+    }
+
+    #[test]
+    fn a_smoothed_line_begins_where_the_first_loss_was_and_leaves_out_what_is_no_number() {
+        let losses = of([(0, Some(4.0)), (1, Some(2.0)), (2, None), (3, Some(2.0))]);
+        let (points, weight) = smoothed(losses.iterations()).expect("several");
+        assert!((weight - 0.9).abs() < 1e-12, "{weight}");
+        // (0.9 · 0.1 · 4 + 0.1 · 2) / (1 − 0.9²), and so on.
+        let expected = [Some(4.0), Some(0.56 / 0.19), None, Some(0.704 / 0.271)];
+        for (point, expected) in points.iter().zip(expected) {
+            assert_eq!(point.loss.is_some(), expected.is_some());
+            assert!((point.loss.unwrap_or(0.0) - expected.unwrap_or(0.0)).abs() < 1e-9, "{point:?} {expected:?}");
+        }
     }
 
     #[test]
