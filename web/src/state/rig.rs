@@ -7,6 +7,7 @@ pub mod connection;
 pub mod link;
 pub mod memory;
 pub mod neighbours;
+pub mod orders;
 pub mod processes;
 pub mod run;
 #[cfg(test)]
@@ -50,6 +51,8 @@ pub struct Watched {
     pub losses: Losses,
     /// Whether the losses from before this page was opened are there too.
     pub is_whole: bool,
+    /// Whether somebody asked for its end, which has not come yet.
+    pub is_stopping: bool,
 }
 
 /// What a message changed, so that only that is drawn anew.
@@ -192,10 +195,11 @@ impl Rig {
         let mut before = std::mem::take(&mut self.runs);
         for run in hello.runs.into_iter().take(RUNS_MAX) {
             let known = before.iter().position(|watched| watched.run.id == run.id).map(|at| before.swap_remove(at));
-            let (mut losses, is_whole) =
-                known.map_or((Losses::default(), false), |known| (known.losses, known.is_whole));
+            let (mut losses, is_whole, is_stopping) = known
+                .map_or((Losses::default(), false, false), |known| (known.losses, known.is_whole, known.is_stopping));
             losses.max_iters = run.max_iters;
-            self.runs.push(Watched { run, losses, is_whole });
+            let is_stopping = is_stopping && !run.status.has_ended();
+            self.runs.push(Watched { run, losses, is_whole, is_stopping });
         }
     }
 
@@ -319,7 +323,8 @@ impl Rig {
         if let What::RunStarted { run } = &event.what
             && self.runs.iter().all(|watched| watched.run.id != run.id)
         {
-            self.runs.insert(0, Watched { run: (**run).clone(), losses: Losses::default(), is_whole: true });
+            let (losses, is_whole, is_stopping) = (Losses::default(), true, false);
+            self.runs.insert(0, Watched { run: (**run).clone(), losses, is_whole, is_stopping });
             // The oldest that has ended goes first.
             if self.runs.len() > RUNS_MAX {
                 let ended = self.runs.iter().rposition(|watched| watched.run.status.has_ended());
@@ -335,6 +340,11 @@ impl Rig {
         if event.id == 0 || event.id > self.folded_event {
             watched.run.apply(event.time_ms, &event.what);
         }
+        watched.is_stopping = match event.what {
+            What::RunStopping => true,
+            What::RunResumed { .. } => false,
+            _ => watched.is_stopping && !watched.run.status.has_ended(),
+        };
     }
 
     /// Whether an event has a line among what happened, behind the line before it: what another line says already is

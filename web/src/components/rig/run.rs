@@ -3,7 +3,7 @@
 use headroom_shared::protocol::run::Run;
 use leptos::prelude::*;
 
-use super::{Desk, Fetched, oom::Oom};
+use super::{Desk, Fetched, acts::acts, oom::Oom};
 use crate::{
     components::{
         dynamic::{part, words},
@@ -93,6 +93,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
                 <rect class="run__done" width=words(done) height="4" />
             </svg>
         }))}
+        {acts(desk, id)}
         <Oom desk id />
         {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
