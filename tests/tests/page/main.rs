@@ -24,6 +24,7 @@ mod plain_host;
 mod problems;
 mod rig;
 mod rig_alerts;
+mod rig_runs;
 mod static_host;
 
 /// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.

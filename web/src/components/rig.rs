@@ -5,6 +5,7 @@ pub mod acts;
 pub mod alerts;
 pub mod gpu;
 pub mod log;
+pub mod losses;
 pub mod neighbours;
 pub mod oom;
 pub mod orders;
@@ -19,6 +20,7 @@ use crate::state::{
     rig::{
         Changed, Rig,
         alerts::Form,
+        compare::Compared,
         connection::Connection,
         orders::{Act, Allowed, Presses},
         run::current,
@@ -117,6 +119,8 @@ pub struct Desk {
     pub allowed: RwSignal<Allowed>,
     /// The order of the next run, as it is being made.
     pub order: RwSignal<Order>,
+    /// Runs whose losses are drawn beside those of the one that is shown.
+    pub compared: RwSignal<Compared>,
     /// What was pressed of runs, and what came of it.
     pub presses: RwSignal<Presses>,
     /// Takes what a part asks.
@@ -144,6 +148,7 @@ impl Desk {
             not_dismissed: RwSignal::new(String::new()),
             allowed: RwSignal::new(Allowed::Unknown),
             order: RwSignal::new(Order::default()),
+            compared: RwSignal::new(Compared::default()),
             presses: RwSignal::new(Presses::default()),
             ask,
         }

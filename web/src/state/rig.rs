@@ -3,6 +3,7 @@
 
 pub mod alerts;
 pub mod card;
+pub mod compare;
 pub mod connection;
 pub mod link;
 pub mod memory;

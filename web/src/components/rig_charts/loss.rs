@@ -12,8 +12,9 @@ use super::{
 use crate::{
     browser,
     components::dynamic::{part, words},
+    state::rig::compare::COMPARED_MAX,
     state::rig_charts::{
-        loss_plot::{LossPlot, reading},
+        loss_plot::{LossPlot, Other, reading},
         losses::Losses,
         path::{HEIGHT, WIDTH},
         scale::number,
@@ -58,6 +59,10 @@ pub fn LossChart(
     /// The losses.
     #[prop(into)]
     losses: Signal<Losses>,
+    /// Those of runs that are drawn behind.
+    others: Signal<Vec<Other>>,
+    /// Leaves one of them out.
+    forget: Callback<String>,
     /// What stands over an empty plot.
     none: Signal<String>,
 ) -> impl IntoView {
@@ -79,7 +84,9 @@ pub fn LossChart(
     let plot = Memo::new(move |_| {
         drawing.track();
         let is_smooth = is_smooth.get();
-        losses.with_untracked(|losses| LossPlot::of(losses, width_of(node), is_smooth))
+        others.with_untracked(|others| {
+            losses.with_untracked(|losses| LossPlot::of(losses, others, width_of(node), is_smooth))
+        })
     });
     let summary = Memo::new(move |_| {
         drawing.track();
@@ -125,12 +132,53 @@ pub fn LossChart(
                 {part(move || smooth.get().map(|weight| view! {
                     <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(number(weight, 2)))}</li>
                 }))}
+                {legend(plot, others, Signal::derive(move || read.get().map(|(share, _)| share)), forget)}
             </ul>
             {[text::RIG_LEARNING_RATE, text::RIG_GRADIENT_NORM].into_iter().enumerate().map(|(at, name)| {
                 beside(at, name, plot, losses, Signal::derive(move || read.get().map(|(share, _)| share)))
             }).collect_view()}
         </section>
     }
+}
+
+/// The runs behind: how their lines look, and their losses under the cursor.
+fn legend(
+    plot: Memo<LossPlot>,
+    others: Signal<Vec<Other>>,
+    cursor: Signal<Option<f64>>,
+    forget: Callback<String>,
+) -> AnyView {
+    let shown = Memo::new(move |_| {
+        // Which they are changes with the drawing.
+        plot.track();
+        others.with_untracked(|all| all.iter().map(|other| (other.id.clone(), other.name.clone())).collect::<Vec<_>>())
+    });
+    let value = move |at: usize| {
+        let axis = plot.with(|plot| plot.axis.clone());
+        let share = cursor.get();
+        let found = |all: &Vec<Other>| value_at(all.get(at)?.losses.iterations(), &axis, share);
+        others.with_untracked(found).unwrap_or_default()
+    };
+    let entry = move |(at, (id, name)): (usize, (String, String))| {
+        let leave = say(&text::rig_remove(name.as_str()));
+        view! {
+            <li data-testid="other">
+                <svg class="rig-chart__sample" viewBox="0 0 28 4" aria-hidden="true">
+                    <path class=format!("rig-chart__other rig-chart__other--{at}") d="M0 2H28" />
+                </svg>
+                {name}" "{words(move || value(at))}" "
+                <button type="button" class="button button--quiet" id=format!("other-{at}") aria-label=leave
+                    on:click=move |_| forget.run(id.clone())>"✕"</button>
+            </li>
+        }
+    };
+    part(move || {
+        browser::rig::keep_focus("other-", "#compare");
+        let shown = shown.get();
+        let lines = (!shown.is_empty()).then(|| view! { <li>{t(text::LOSSES_COMPARE_LINES)}</li> });
+        (shown.into_iter().enumerate().map(entry).collect_view(), lines)
+    })
+    .into_any()
 }
 
 /// What a run prints beside its loss, drawn small on the same axis; nothing where it prints none. What stands there is
@@ -213,6 +261,10 @@ fn Plot(
                 on:pointerdown=go on:pointermove=go on:pointerleave=leave on:keydown=key>
                 <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
                     <path class="rig-chart__grid" d=words(lines) />
+                    {(0..COMPARED_MAX).flat_map(|at| [(at, 0), (at, 1)]).map(|(at, line)| view! {
+                        <path class=format!("rig-chart__other rig-chart__other--{at} rig-chart__other-line--{line}")
+                            d=words(move || plot.with(|plot| plot.others.get(at).map(|lines| lines[line].clone())).unwrap_or_default()) />
+                    }).collect_view()}
                     <path class="rig-chart__iterations" d=path(|plot| &plot.iterations) />
                     <path class="rig-chart__smooth" d=path(|plot| plot.smooth.as_ref().map_or("", |(line, _)| line)) />
                     <path class="rig-chart__line rig-chart__line--0" d=path(|plot| &plot.evaluations[0]) />
