@@ -69,6 +69,18 @@ pub struct Changed {
     pub events: bool,
 }
 
+impl Watched {
+    /// Takes what an event says of whether its end was asked for.
+    fn take_stopping(&mut self, what: &What) {
+        let was_asked = match what {
+            What::RunStopping => true,
+            What::RunResumed { .. } => false,
+            _ => self.is_stopping,
+        };
+        self.is_stopping = was_asked && !self.run.status.has_ended();
+    }
+}
+
 impl Changed {
     /// Both.
     #[must_use]
@@ -249,6 +261,10 @@ impl Rig {
         for event in past.events {
             // From before a first greeting, which has all that follows from them.
             if event.id <= self.newest_event && event.what.has_line() {
+                let of = |watched: &&mut Watched| event.run.as_ref() == Some(&watched.run.id);
+                if let Some(watched) = self.runs.iter_mut().find(of) {
+                    watched.take_stopping(&event.what);
+                }
                 self.remember(event);
             } else {
                 self.take_event(event);
@@ -341,11 +357,7 @@ impl Rig {
         if event.id == 0 || event.id > self.folded_event {
             watched.run.apply(event.time_ms, &event.what);
         }
-        watched.is_stopping = match event.what {
-            What::RunStopping => true,
-            What::RunResumed { .. } => false,
-            _ => watched.is_stopping && !watched.run.status.has_ended(),
-        };
+        watched.take_stopping(&event.what);
     }
 
     /// Whether an event has a line among what happened, behind the line before it: what another line says already is
