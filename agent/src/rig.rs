@@ -17,6 +17,7 @@ use std::{
 use headroom_shared::protocol::event::{Event, What};
 
 use crate::{
+    foreman::{Bell, Cards, Foreman, Yard},
     server::hub::Hub,
     store::{Keep, Store, Told},
     telemetry::{self, Observed, Sampler},
@@ -25,8 +26,8 @@ use crate::{
 use keeper::{Keeper, News};
 use owners::Owners;
 
-/// Runs that may still have processes: those that have not ended come whatever their number.
-const RUNS_MAX: usize = 1;
+/// Runs that may still have processes, which come before those that have ended: more than a machine has going on.
+const RUNS_MAX: usize = 1000;
 
 /// All of it, as long as it lives.
 #[derive(Debug)]
@@ -35,7 +36,11 @@ pub struct Rig {
     pub hub: Hub,
     // Fields are dropped in this order: nothing is read any more when the store writes what is left.
     sampler: Option<Sampler>,
+    /// Starts runs that wait.
+    yard: Option<Yard>,
     keeper: Option<Keeper>,
+    /// The agent's own runs.
+    pub foreman: Foreman,
     /// What is kept.
     pub store: Store,
 }
@@ -46,6 +51,8 @@ struct Tellers {
     hub: Hub,
     news: SyncSender<News>,
     owners: Arc<Mutex<Owners>>,
+    cards: Cards,
+    bell: Bell,
 }
 
 impl Rig {
@@ -53,9 +60,17 @@ impl Rig {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(folder: &Path, keep: Keep, name: &str, webhook: Option<Webhook>) -> io::Result<Self> {
+    pub fn start(
+        folder: &Path,
+        keep: Keep,
+        name: &str,
+        webhook: Option<Webhook>,
+        train: Option<&Path>,
+    ) -> io::Result<Self> {
         let (news, received) = keeper::channel();
-        let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
+        let (bell, rung) = Bell::new();
+        let tellers = Tellers::new(news, bell.clone());
+        let cards = Arc::clone(&tellers.cards);
         let hub = tellers.hub.clone();
         let told = tellers.clone();
         let store = Store::open(folder, keep, move |what| match what {
@@ -67,16 +82,19 @@ impl Rig {
         }
         store.append(None, What::AgentStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
         let keeper = Keeper::start(received, store.clone(), name.to_owned(), webhook)?;
+        let foreman = Foreman::new(folder, train, &store, cards, bell);
+        let yard = Yard::start(&foreman, rung)?;
         let options = telemetry::Options { library: None, disk_folder: folder.to_owned() };
         let kept = store.clone();
         let sampler = telemetry::start(options, move |what| tellers.observe(what, &kept))?;
-        Ok(Self { hub, sampler: Some(sampler), keeper: Some(keeper), store })
+        Ok(Self { hub, sampler: Some(sampler), yard: Some(yard), keeper: Some(keeper), foreman, store })
     }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
         self.sampler = None;
+        self.yard = None;
         // The store tells the keeper, and goes first; what it tells is dropped with it.
         self.store.close();
         self.keeper = None;
@@ -84,6 +102,10 @@ impl Drop for Rig {
 }
 
 impl Tellers {
+    fn new(news: SyncSender<News>, bell: Bell) -> Self {
+        Self { hub: Hub::default(), news, owners: Arc::default(), cards: Arc::default(), bell }
+    }
+
     /// Nothing in it is left half changed where a thread panics.
     fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,6 +113,10 @@ impl Tellers {
 
     fn event(&self, event: Event) {
         self.owners().event(event.run.as_deref(), &event.what);
+        // A device is free, or something waits.
+        if matches!(event.what, What::RunStarted { .. } | What::RunStatus { .. } | What::RunDeleted) {
+            self.bell.ring();
+        }
         self.say(News::Event(event.clone()));
         self.hub.event(event);
     }
@@ -103,6 +129,7 @@ impl Tellers {
             Observed::Driver(driver) => self.hub.driver(driver),
             Observed::Inventory(gpus) => {
                 store.inventory(&gpus);
+                self.cards.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&gpus);
                 self.hub.gpus(gpus);
             }
             Observed::Telemetry(telemetry) => {
@@ -118,6 +145,8 @@ impl Tellers {
             }
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
+            // The watcher of a run that dies of it says so.
+            Observed::Xid { .. } => {}
         }
     }
 

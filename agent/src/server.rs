@@ -15,8 +15,9 @@ mod headers;
 pub mod host;
 pub mod hub;
 #[cfg(test)]
-mod made;
+pub mod made;
 mod metrics;
+pub mod orders;
 mod share;
 mod socket;
 mod stall;
@@ -45,6 +46,7 @@ use assets::Assets;
 use error::Refusal;
 use host::Hosts;
 use hub::Hub;
+use orders::Orders;
 use tls::Tls;
 
 /// Viewers at once: a class with its phones, or every page that a fleet's owners leave open.
@@ -80,6 +82,8 @@ pub struct State {
     pub hub: Hub,
     /// What was.
     pub archive: Arc<dyn Archive>,
+    /// The agent's own runs.
+    pub orders: Arc<dyn Orders>,
     /// What the machine is called.
     pub name: String,
     /// Of this start.
@@ -99,7 +103,7 @@ impl State {
         hosts: Hosts,
         access: Access,
         hub: Hub,
-        archive: Arc<dyn Archive>,
+        (archive, orders): (Arc<dyn Archive>, Arc<dyn Orders>),
         (name, session): (String, String),
     ) -> Self {
         Self {
@@ -108,6 +112,7 @@ impl State {
             access,
             hub,
             archive,
+            orders,
             name,
             session,
             viewers: Semaphore::new(VIEWERS_MAX as usize),

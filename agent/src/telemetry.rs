@@ -3,13 +3,14 @@
 //! Nobody above sees NVML: what is read leaves as the protocol's values, by a call on the thread that read them. A card
 //! or a driver that goes away is a state, and looked for until it is back. One thread reads ten times a second what is
 //! quickly read, another once a second all else, so that what is slow delays nothing; each is a loop around a function
-//! that reads one moment.
+//! that reads one moment. A third waits for what the driver reports by itself.
 
 mod answers;
 mod cards;
 mod clock;
 pub mod energy;
 mod facts;
+mod faults;
 mod host;
 mod library;
 pub mod measure;
@@ -75,14 +76,21 @@ pub enum Observed {
     CardLost(String),
     /// It answers again.
     CardBack(String),
+    /// The driver reported an error of a card.
+    Xid {
+        /// Its UUID.
+        gpu: String,
+        /// NVIDIA's number of the error; 0 where the driver does not know it.
+        xid: u64,
+    },
 }
 
 /// Threads that read; they end when this is dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Dropped, they tell both threads to end.
+    /// Dropped, they tell the threads to end.
     stops: Vec<Sender<()>>,
-    /// Says nothing, and closes when both have ended.
+    /// Says nothing, and closes when all have ended.
     ended: Receiver<()>,
     end_max: Duration,
 }
@@ -94,16 +102,25 @@ pub struct Sampler {
 pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) -> io::Result<Sampler> {
     let shared = Arc::new(Shared::default());
     let mut reader = Reader::new(options.library, Arc::clone(&shared));
-    let mut slow = SlowReader::new(shared, Host::new(options.disk_folder));
+    let mut slow = SlowReader::new(Arc::clone(&shared), Host::new(options.disk_folder));
     let tell = Arc::new(tell);
     let start = Instant::now();
     let (running, ended) = channel();
     let mut sampler = Sampler { stops: Vec::new(), ended, end_max: END_MAX };
-    let tell_fast = Arc::clone(&tell);
+    let (tell_fast, tell_faults) = (Arc::clone(&tell), Arc::clone(&tell));
     sampler.repeat("telemetry", PERIOD, start, running.clone(), move |now| {
         reader.read(now).into_iter().for_each(&*tell_fast);
     })?;
+    let listening = running.clone();
     sampler.repeat("telemetry, slow", SLOW_PERIOD, start, running, move |now| tell(Observed::Slow(slow.read(now))))?;
+    let (stop, stopped) = channel::<()>();
+    sampler.stops.push(stop);
+    thread::Builder::new().name("telemetry, faults".to_owned()).spawn(move || {
+        faults::watch(&shared, &stopped, &*tell_faults);
+        // NVML ends before the thread is said to have.
+        drop(shared);
+        drop(listening);
+    })?;
     Ok(sampler)
 }
 

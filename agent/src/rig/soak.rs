@@ -142,7 +142,7 @@ fn resident_bytes() -> u64 {
 /// Two hours, and what of memory is in use at each look.
 fn two_hours(folder: &Path) -> Vec<u64> {
     let (news, received) = keeper::channel();
-    let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
+    let tellers = Tellers::new(news, Bell::new().0);
     let told = tellers.clone();
     let store = Store::open(folder, Keep::default(), move |what| match what {
         Told::State(state) => told.hub.history(state),

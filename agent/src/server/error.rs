@@ -16,7 +16,7 @@ use super::{
     assets::AssetError,
     host::{HostError, OriginError},
 };
-use crate::store;
+use crate::{foreman, store};
 
 /// A refusal as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,12 @@ impl Refusal {
     fn changed() -> Self {
         let message = "The settings were changed elsewhere since they were read, and stay as they are now. Read them \
                        again, and set them with the ETag that comes with them.";
+        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+    }
+
+    /// A range of a checkpoint that is another meanwhile.
+    pub fn other_checkpoint() -> Self {
+        let message = "The run saved another checkpoint since: begin anew with the ETag that it has now.";
         Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
     }
 
@@ -200,7 +206,28 @@ impl From<store::Error> for Refusal {
             store::Error::Changed => return Self::changed(),
             store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
             store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
+            store::Error::HasEnded(_) => (StatusCode::CONFLICT, "has_ended"),
+            store::Error::NotOurs(_) => (StatusCode::CONFLICT, "not_ours"),
+            store::Error::QueueFull(_) => (StatusCode::CONFLICT, "queue_full"),
             store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),
+        };
+        Self { status, code, message: error.to_string() }
+    }
+}
+
+impl From<foreman::Error> for Refusal {
+    fn from(error: foreman::Error) -> Self {
+        use foreman::Error;
+        let (status, code) = match error {
+            Error::Store(error) => return error.into(),
+            Error::NotAllowed { .. } => (StatusCode::BAD_REQUEST, "not_allowed"),
+            Error::Name { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
+            Error::Unavailable(_) => (StatusCode::CONFLICT, "unavailable"),
+            Error::Elsewhere { .. } => (StatusCode::CONFLICT, "elsewhere"),
+            Error::CannotStop => (StatusCode::CONFLICT, "cannot_stop"),
+            Error::NothingSaved(_) => (StatusCode::CONFLICT, "nothing_saved"),
+            Error::NoCheckpoint(_) => (StatusCode::NOT_FOUND, "no_checkpoint"),
+            Error::Folder { .. } | Error::Program(_) => (StatusCode::SERVICE_UNAVAILABLE, "folder"),
         };
         Self { status, code, message: error.to_string() }
     }

@@ -127,6 +127,12 @@ impl Writer {
         self
     }
 
+    /// It watches a run that history has already.
+    pub fn watching(mut self, run: Option<Run>) -> Self {
+        self.watched.extend(run.map(|run| (run.id.clone(), run)));
+        self
+    }
+
     /// Events after this number are news; without one, those are that come once the file is open.
     pub fn told_until(mut self, last_told: Option<u64>) -> Self {
         self.last_told = last_told;

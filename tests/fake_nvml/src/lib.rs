@@ -36,6 +36,8 @@ pub mod code {
     pub const INSUFFICIENT_SIZE: u32 = 7;
     /// No driver in the kernel.
     pub const DRIVER_NOT_LOADED: u32 = 9;
+    /// Nothing happened in time.
+    pub const TIMEOUT: u32 = 10;
     /// The card fell off the bus.
     pub const GPU_IS_LOST: u32 = 15;
     /// Driver and library are of different versions.

@@ -62,7 +62,7 @@ pub fn system(symbol: &str, answer: impl FnOnce(&Scenario, f64) -> Answer) -> c_
     wait(symbol);
     with(|state| {
         // Often enough to follow a test, and seldom enough to cost nothing.
-        if matches!(symbol, "nvmlDeviceGetCount_v2" | "nvmlDeviceGetHandleByIndex_v2") {
+        if matches!(symbol, "nvmlDeviceGetCount_v2" | "nvmlDeviceGetHandleByIndex_v2" | "nvmlEventSetWait_v2") {
             state.read();
         }
         let scenario = state.in_use()?;

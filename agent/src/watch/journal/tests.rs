@@ -57,6 +57,7 @@ fn settings(command: &str) -> Settings {
         pattern: None,
         stall: Some(Duration::from_secs(600)),
         started_ms: 1_000_000,
+        out: None,
     }
 }
 
