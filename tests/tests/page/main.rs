@@ -24,6 +24,7 @@ mod plain_host;
 mod problems;
 mod rig;
 mod rig_alerts;
+mod rig_runs;
 mod rig_writes;
 mod static_host;
 
