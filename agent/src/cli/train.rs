@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use headroom_kernels::fast::{Trainer, TrainerError, gemm_rate};
+use headroom_kernels::{
+    fast::{Trainer, TrainerError, gemm_rate},
+    training::{Training, TrainingError},
+};
 use headroom_shared::{
     gpt::{
         GptConfig, GptConfigError, GptShape,
@@ -113,6 +116,9 @@ pub enum Error {
     /// The model or its threads.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
+    /// What it was to be given.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
     /// The interrupt key.
     #[error("Ctrl-C cannot be listened for: {0}")]
     Signal(io::Error),
@@ -139,7 +145,7 @@ impl Error {
                     .to_owned(),
             ),
             Self::DoesNotFit { .. } => Some("a smaller --batch_size= takes less; `headroom train --plan` says what".to_owned()),
-            Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Signal(_) => None,
+            Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Training(_) | Self::Signal(_) => None,
         }
     }
 
@@ -220,8 +226,8 @@ impl Start {
         let mut trainer = Trainer::new(&self.gpt, self.run.batch_size, self.threads)?;
         debug_assert_eq!(trainer.allocated_bytes(), planned_bytes, "what is allocated is what was planned");
         print::note(&report::allocated(trainer.allocated_bytes(), planned_bytes));
-        let state = self.fill(&mut trainer);
-        let gemm_rate = gemm_rate(trainer.team(), RATE_TIME);
+        let state = self.fill(&mut trainer)?;
+        let peak_flops = Some(gemm_rate(trainer.team(), RATE_TIME));
         let stop = interrupts()?;
         let run = Run {
             config: self.run.config(&self.settings),
@@ -232,7 +238,7 @@ impl Start {
             dataset: &self.dataset,
             store: &store,
             state,
-            gemm_rate,
+            peak_flops,
             on_save_error: request.on_save_error,
         };
         let mut unread = None;
@@ -258,19 +264,17 @@ impl Start {
     }
 
     /// Gives the model its weights, and the run its place.
-    fn fill(&mut self, trainer: &mut Trainer) -> State {
+    fn fill(&mut self, trainer: &mut dyn Training) -> Result<State, TrainingError> {
         if let Some(checkpoint) = self.checkpoint.take() {
-            let (params, exp_avg, exp_avg_sq) = trainer.state_mut();
-            params.copy_from_slice(&checkpoint.params);
-            exp_avg.copy_from_slice(&checkpoint.exp_avg);
-            exp_avg_sq.copy_from_slice(&checkpoint.exp_avg_sq);
-            return checkpoint.meta.state;
+            trainer.set_params(&checkpoint.params)?;
+            trainer.set_moments(&checkpoint.exp_avg, &checkpoint.exp_avg_sq)?;
+            return Ok(checkpoint.meta.state);
         }
         match self.weights.take() {
-            Some(weights) => trainer.state_mut().0.copy_from_slice(&weights),
-            None => trainer.initialize(self.run.seed),
+            Some(weights) => trainer.set_params(&weights)?,
+            None => trainer.initialize(self.run.seed)?,
         }
-        State::default()
+        Ok(State::default())
     }
 }
 

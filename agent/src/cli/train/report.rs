@@ -106,11 +106,12 @@ pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
             format!("step {iter}: train loss {train_loss:.4}, val loss {val_loss:.4}\n")
         }
         Event::Stepped(step) => {
-            let Step { iter, loss, time, mfu, tokens_per_second, time_left, .. } = step;
+            let Step { iter, loss, learning_rate, gradient_norm, time, tokens_per_second, mfu, time_left } = step;
+            let mfu = mfu.map_or_else(String::new, |mfu| format!(", mfu {:.2}%", mfu * 100.0));
             format!(
-                "iter {iter}: loss {loss:.4}, time {:.2}ms, mfu {:.2}%, {tokens_per_second:.0} tokens/s, {} left\n",
+                "iter {iter}: loss {loss:.4}, time {:.2}ms{mfu}, {tokens_per_second:.0} tokens/s, \
+                 lr {learning_rate:.3e}, norm {gradient_norm:.4}, {} left\n",
                 time.as_secs_f64() * 1e3,
-                mfu * 100.0,
                 span(*time_left)
             )
         }
