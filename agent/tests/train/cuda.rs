@@ -128,7 +128,7 @@ fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
 #[test]
 fn cpu_card_and_resumed_runs_have_the_same_losses() {
     let machine = Machine::of(&Scenario::default());
-    let common = ["--eval_interval=25", "--lr_decay_iters=50", "--dropout=0.1"];
+    let common = ["--n_layer=1", "--eval_interval=25", "--lr_decay_iters=50", "--dropout=0.1"];
     let run = |more: &[&str]| losses(&finished(&mut machine.tiny(&[&common, more].concat())).stdout);
     let whole = run(&["--device=cuda", "--max_iters=49", "--out_dir=card"]);
     assert_eq!(whole.len(), 50);
@@ -170,6 +170,7 @@ fn levels_of_recomputation_train_alike_in_less_memory() {
     let machine = Machine::of(&Scenario::default());
     let mut before: Option<(u64, _)> = None;
     for level in ["none", "block"] {
+        // More tokens than the vocabulary has, which is no multiple of anything.
         let level = format!("--recompute={level}");
         let bytes = machine.plan(&["--device=cuda", "--batch_size=8", &level])["bytes"].as_u64().expect("a size");
         let run =
@@ -341,9 +342,4 @@ fn a_run_that_diverges_on_a_card_keeps_its_checkpoint() {
     let wild = ["--init_from=resume", "--learning_rate=1e30", "--decay_lr=False", "--grad_clip=0.0", "--max_iters=50"];
     refused(&mut machine.tiny(&[&["--device=cuda"], &wild[..]].concat()), 1, &["the run has diverged", "hint: "]);
     assert_eq!(fs::read(machine.path("out/ckpt.safetensors")).expect("it is there"), checkpoint);
-    // Where each iteration is judged, what is no number any more is not saved.
-    let often = ["--device=cuda", "--eval_interval=1"];
-    refused(&mut machine.tiny(&[&often, &wild[..]].concat()), 1, &["the run has diverged", "hint: "]);
-    // Of that folder's last checkpoint a run can still go on: what is broken is not read.
-    finished(&mut machine.tiny(&["--device=cuda", "--init_from=resume", "--max_iters=5"]));
 }
