@@ -40,7 +40,7 @@ pub enum CardError {
     #[error("{error}{}", shortage::held(.holders))]
     Cuda {
         /// What it says.
-        error: CudaError,
+        error: Box<CudaError>,
         /// Who else is on the card, where memory is what it lacks.
         holders: Vec<Process>,
     },
@@ -57,7 +57,7 @@ pub enum CardError {
 
 impl From<CudaError> for CardError {
     fn from(error: CudaError) -> Self {
-        Self::Cuda { error, holders: vec![] }
+        Self::Cuda { error: Box::new(error), holders: vec![] }
     }
 }
 
@@ -67,7 +67,7 @@ impl CardError {
     pub fn hint(&self) -> Option<String> {
         let cpu = "--device=cpu trains on the CPU";
         match self {
-            Self::Cuda { error, .. } => Some(match error {
+            Self::Cuda { error, .. } => Some(match &**error {
                 CudaError::NoDriver { .. } => {
                     format!("install NVIDIA's driver, or name its library with {}; {cpu}", cuda::driver::VARIABLE)
                 }
@@ -151,8 +151,9 @@ pub fn place(wanted: Wanted, asked: &Asked<'_>) -> Result<Place, CardError> {
             Ok(_) if asked.is_float32 => Ok(Place::Cpu(Some(CardError::Float32.to_string()))),
             Ok(chosen) => card(chosen),
             // A card that others fill is one that can: its owner is to know.
-            Err(error @ CardError::Cuda { error: CudaError::NoRoomForContext { .. }, .. }) => Err(error),
-            Err(CardError::Cuda { error, .. }) => Ok(Place::Cpu(Some(error.to_string()))),
+            Err(CardError::Cuda { error, .. }) if !matches!(*error, CudaError::NoRoomForContext { .. }) => {
+                Ok(Place::Cpu(Some(error.to_string())))
+            }
             Err(error) => Err(error),
         },
     }
@@ -179,7 +180,7 @@ fn open(index: u32, asked: &Asked<'_>) -> Result<Chosen, CardError> {
         let is_full = matches!(error, CudaError::NoRoomForContext { .. });
         let uuid = || cards().ok()?.into_iter().find(|card| card.index == index).map(|card| card.uuid);
         let holders = is_full.then(|| telemetry::holders(&uuid()?)).flatten().unwrap_or_default();
-        CardError::Cuda { error, holders }
+        CardError::Cuda { error: Box::new(error), holders }
     })?;
     let room = Room::of(&device, asked.vram_bytes)?;
     let (plan, fits) = planned(asked, room.usable_bytes())?;

@@ -9,6 +9,7 @@ use std::{
 
 use headroom_fake_cuda::{Card, FaultAt, Scenario};
 use headroom_fake_nvml::Stage;
+use headroom_shared::nanogpt::printed::{Printed, Reader};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -209,6 +210,43 @@ fn a_plan_is_made_for_what_is_free() {
     for words in ["It will allocate ", "Computed again in backward: ", "Free on the card: 2.75 GiB of 4.00 GiB"] {
         assert!(text.contains(words), "{words:?} is not in: {text}");
     }
+}
+
+/// PyTorch needs 40.7 GiB for it.
+#[test]
+fn gpt2_with_64_sequences_is_planned_for_a_card_of_12_gb() {
+    let machine = Machine::of(&card(80 << 30, 0));
+    let gpt2 = ["train", "--json", "--plan", "--dataset=fox", "--vocab_size=50257", "--device=cuda"];
+    let more = ["--batch_size=64", "--block_size=1024", "--vram=11.69GiB", "--dtype=bfloat16", "--compile=True"];
+    let output = finished(&mut machine.headroom(&[&gpt2[..], &more].concat()));
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((plan["fits"].as_bool(), plan["total_bytes"].as_u64()), (Some(true), Some(12_552_041_922)), "{plan}");
+    let [bytes, free_bytes] = ["bytes", "free_bytes"].map(|key| plan[key].as_u64().expect("a size"));
+    assert!(bytes + 256 * MIB <= free_bytes && free_bytes < 12_552_041_922, "{bytes} of {free_bytes}");
+    let levels = plan["recompute"].as_array().expect("a list");
+    assert!(levels.len() == 12 && levels.iter().all(|level| level != "none"), "{levels:?}");
+}
+
+#[test]
+fn lines_are_read_as_nanogpts_and_a_card_that_is_not_known_has_no_utilisation() {
+    let unknown = Card { name: "NVIDIA Prototype".to_owned(), ..Card::default() };
+    let machine = Machine::of(&Scenario { cards: vec![unknown], ..Scenario::default() });
+    let args: Vec<&str> = TINY.into_iter().filter(|word| *word != "--json").chain(["--max_iters=1"]).collect();
+    let output = finished(machine.headroom(&args).env("NO_COLOR", "1"));
+    assert!(said(&output).contains("How fast NVIDIA Prototype could be is not known"), "{}", said(&output));
+    let (mut reader, mut printed) = (Reader::default(), vec![]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().for_each(|line| reader.line(line, &mut |said| printed.push(said)));
+    let iterations: Vec<_> = printed
+        .iter()
+        .filter_map(|said| if let Printed::Iteration(iteration) = said { Some(iteration) } else { None })
+        .collect();
+    assert_eq!(iterations.iter().map(|iteration| iteration.iter).collect::<Vec<_>>(), [0, 1], "{text}");
+    for iteration in iterations {
+        assert!(iteration.loss.is_some() && iteration.tokens_per_second.is_some(), "{text}");
+        assert_eq!(iteration.mfu_printed_percent, None, "{text}");
+    }
+    assert!(text.contains(" tokens/s, lr 3.333e-3, norm ") && text.ends_with("saving checkpoint to out\n"), "{text}");
 }
 
 /// NVML's other half of the machine: who holds the card's memory.
