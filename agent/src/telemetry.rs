@@ -11,6 +11,7 @@ mod clock;
 pub mod energy;
 mod facts;
 mod faults;
+mod holders;
 mod host;
 mod library;
 pub mod measure;
@@ -39,6 +40,7 @@ use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu, state::DriverState};
 
 use crate::clock::now_ms;
 use clock::{Moment, Ticks};
+pub use holders::holders;
 use host::Host;
 use reader::Reader;
 use shared::Shared;

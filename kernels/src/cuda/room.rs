@@ -2,7 +2,7 @@
 
 use headroom_shared::gpt::{
     GptConfig,
-    buffers::cuda::{BLOCK_TENSORS, CudaTraining, Recompute},
+    buffers::cuda::{BLOCK_TENSORS, CudaTraining, Recompute, workspace},
     tensors::{Role, Stored, Tensor, parameters},
 };
 
@@ -101,7 +101,9 @@ impl Room {
         let grads = span(parameters.iter().map(|parameter| parameter.grad));
         let take = &mut arena;
         let [inputs, targets] = [take.take(Tensor::Tokens, None)?, take.take(Tensor::Tokens, None)?];
-        let token_order = take.take(Tensor::TokenOrder, None)?;
+        // The list pads the vocabulary, whose rows of padding no token has.
+        let token_words = workspace::token_words(inputs.len(), config.vocab_size());
+        let token_order = take.take(Tensor::TokenOrder, None)?.part(0, token_words)?;
         let table = take.take(Tensor::OptimizerTable, None)?;
         let parts = take.take(Tensor::TrainerParts, None)?;
         let [loss, norm] = [take.take(Tensor::Loss, None)?, take.take(Tensor::GradNorm, None)?];
