@@ -1,0 +1,81 @@
+//! Every kernel against the reference: the op tests' program, a process a test, so that a fault ends one test alone.
+
+use super::options::Size;
+use crate::{
+    failure::{Failure, Result},
+    shell::{Cmd, Shell, note},
+};
+use serde_json::{Value, json};
+use std::{
+    path::Path,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+/// A test on a card takes seconds, most of it in the reference; one that takes this long hangs.
+const TIME_MAX: Duration = Duration::from_secs(300);
+/// Processes that share the card.
+const AT_ONCE_MAX: usize = 4;
+/// What a test prints that has nothing to check on a card: it makes a mistake, which only the emulated one has.
+const EMULATED_ALONE: &str = "emulated alone";
+
+/// The tests' program with what makes it demand a card.
+pub fn command(shell: &Shell, ops: &Path, seed: u64) -> Cmd {
+    demanding(shell.cmd(ops), seed)
+}
+
+/// The same for a program that runs it.
+pub fn demanding(command: Cmd, seed: u64) -> Cmd {
+    command.env("HEADROOM_CUDA_REQUIRED", "1").env("HEADROOM_OPS_SEED", seed.to_string())
+}
+
+/// The tests' names.
+pub fn names(shell: &Shell, ops: &Path, size: &Size) -> Result<Vec<String>> {
+    let text = shell.cmd(ops).args(["--list", "--format", "terse"]).read();
+    let text = text.ok_or_else(|| Failure::new(format!("{} does not list its tests", ops.display())))?;
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    let names: Vec<String> = names.filter(|name| name.contains(size.tests)).map(str::to_owned).collect();
+    if names.is_empty() { Err(Failure::new(format!("{} has no test", ops.display()))) } else { Ok(names) }
+}
+
+/// A line a test.
+pub fn lines(shell: &Shell, ops: &Path, size: &Size, seed: u64) -> Result<Vec<Value>> {
+    let names = names(shell, ops, size)?;
+    note(&format!("{} tests, on inputs of the seed {seed}: --seed={seed} makes them again", names.len()));
+    let next = AtomicUsize::new(0);
+    let (sender, done) = mpsc::channel();
+    let n_threads = thread::available_parallelism().map_or(1, usize::from).min(AT_ONCE_MAX);
+    thread::scope(|scope| {
+        for _ in 0..n_threads {
+            let (sender, next, names) = (sender.clone(), &next, &names);
+            scope.spawn(move || {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // It is received after all have ended.
+                    let _ = sender.send(line(shell, ops, name, seed));
+                }
+            });
+        }
+    });
+    drop(sender);
+    let mut lines = done.into_iter().collect::<Result<Vec<Value>>>()?;
+    lines.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    for line in lines.iter().filter(|line| line["passes"] == false) {
+        note(&format!("{}: {}", line["name"].as_str().unwrap_or_default(), line["why"].as_str().unwrap_or_default()));
+    }
+    Ok(lines)
+}
+
+fn line(shell: &Shell, ops: &Path, name: &str, seed: u64) -> Result<Value> {
+    let ended = command(shell, ops, seed).args(["--exact", name, "--test-threads=1"]).limited(TIME_MAX, |_| {})?;
+    // A name that no test has is a success of none.
+    let ran = ended.out.contains("1 passed");
+    let why = ended.why().or_else(|| (!ran).then(|| "no test has this name".to_owned()));
+    Ok(json!({
+        "kind": "kernel_test", "name": name, "seed": seed, "passes": ended.success && ran, "seconds": ended.seconds,
+        "emulated_alone": ended.out.contains(EMULATED_ALONE), "why": why,
+    }))
+}
