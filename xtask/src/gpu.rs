@@ -32,8 +32,23 @@ use book::Book;
 use options::Options;
 use programs::Programs;
 use serde_json::Value;
-use std::{fs, path::absolute, time::Instant};
+use std::{
+    env, fs,
+    path::{PathBuf, absolute},
+    time::Instant,
+};
 use step::Step;
+
+/// This program, and what it measures with as the tests of packages left it: for the test of the whole command.
+pub fn of_tests(shell: &Shell) -> Result<Vec<(&'static str, PathBuf)>> {
+    let xtask = env::current_exe().doing(|| "find this program".into())?;
+    let found = [
+        ("HEADROOM_OPS", programs::newest_test(shell, "ops")),
+        ("HEADROOM_CUDA_OPS", programs::example(shell, "cuda_ops")),
+    ];
+    let found = found.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    Ok([("HEADROOM_XTASK", xtask)].into_iter().chain(found).collect())
+}
 
 /// Looks at the card of this machine and writes what was seen, or packs what does that.
 pub fn run(shell: &Shell, mut args: Args) -> Result<()> {

@@ -80,7 +80,10 @@ pub fn of(lines: &[Value]) -> Vec<Bar> {
         let what = "losses on the card beside the CPU's, relative";
         bars.push(Bar::new(what, rounded(off), LOSS_TOLERANCE, off <= LOSS_TOLERANCE));
     }
-    of_speed(lines, &mut bars);
+    // A card that is emulated has no speed.
+    if !of_kind(lines, "machine").any(|line| line["tiny"] == true) {
+        of_speed(lines, &mut bars);
+    }
     bars
 }
 
@@ -194,6 +197,8 @@ mod tests {
         let values: Vec<_> = bars.iter().map(|bar| (bar.value.as_f64().expect("a ratio"), bar.holds)).collect();
         // The faster of ours; nobody else's at 64; 6e5 * 1e9 of 1e15.
         assert_eq!(values, [(1.2, true), (0.9836, false), (0.6, true)], "{bars:?}");
+        let tiny = json!({ "kind": "machine", "tiny": true });
+        assert_eq!(told(&[&lines[..], &[tiny]].concat()), [], "an emulated card has no speed");
     }
 
     #[test]

@@ -25,7 +25,7 @@ const ENDS: usize = 5;
 /// A line of the headline's run, and one of the two small ones.
 pub fn lines(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value) -> Result<Vec<Value>> {
     let scratch = Scratch::new()?;
-    let (data, _) = training::data(shell, headroom, &scratch, "gpt2")?;
+    let (data, _) = training::data(shell, headroom, &scratch, size.tokenizer)?;
     let asked = Asked {
         device: "cuda",
         model: size.model,

@@ -34,6 +34,8 @@ const SMALL: Model = Model { n_layer: 2, n_head: 2, n_embd: 64, block_size: 32 }
 pub struct Size {
     /// The headline's.
     pub model: Model,
+    /// What its text is cut into.
+    pub tokenizer: &'static str,
     /// Its micro-batch.
     pub batch_size: u64,
     /// Its iterations.
@@ -57,6 +59,7 @@ pub struct Size {
 /// The issue's.
 pub const FULL: Size = Size {
     model: GPT2,
+    tokenizer: "gpt2",
     batch_size: 64,
     iterations: 100,
     small: SMALL,
@@ -70,8 +73,9 @@ pub const FULL: Size = Size {
 /// What shows in a minute, on the emulated card, that every step still works. No figure of it is of a card.
 pub const TINY: Size = Size {
     model: SMALL,
+    tokenizer: "char",
     batch_size: 2,
-    iterations: 4,
+    iterations: 6,
     small: SMALL,
     small_batch_size: 2,
     small_iterations: 3,

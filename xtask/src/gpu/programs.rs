@@ -52,6 +52,21 @@ fn beside(name: &str) -> Option<PathBuf> {
     (folder.join("ops").is_file() && path.is_file()).then_some(path)
 }
 
+/// The test program of a name that cargo built last without optimisation: `ops-` and a hash, and no ending.
+pub fn newest_test(shell: &Shell, name: &str) -> Option<PathBuf> {
+    let files = fs::read_dir(shell.target.join("debug/deps")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let tests = files.filter(|path| {
+        let hash = path.file_name().and_then(|file| file.to_str()?.strip_prefix(name)?.strip_prefix('-'));
+        hash.is_some_and(|hash| hash.chars().all(|char| char.is_ascii_hexdigit()))
+    });
+    tests.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok())
+}
+
+/// An example that cargo built without optimisation.
+pub fn example(shell: &Shell, name: &str) -> Option<PathBuf> {
+    Some(shell.target.join("debug/examples").join(name)).filter(|path| path.is_file())
+}
+
 /// Builds all of [`NAMES`] as they ship, and says where each lies.
 pub fn build(shell: &Shell) -> Result<Vec<(String, PathBuf)>> {
     let packages = ["headroom-agent", "xtask", "headroom-fake-cuda", "headroom-kernels"];

@@ -19,8 +19,8 @@ const LEVELS: [&str; 2] = ["none", "block"];
 /// A line a run; one that cannot be here says why.
 pub fn lines(shell: &Shell, headroom: &Path, options: &Options) -> Result<Vec<Value>> {
     let scratch = Scratch::new()?;
-    let (data, vocab_size) = training::data(shell, headroom, &scratch, "gpt2")?;
     let size = &options.size;
+    let (data, vocab_size) = training::data(shell, headroom, &scratch, size.tokenizer)?;
     let mut lines = Vec::new();
     for batch_size in size.speeds {
         for recompute in LEVELS {
