@@ -142,7 +142,6 @@ fn findings(line: &Value) -> Vec<String> {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "how many there are is for whoever reads the test's output")]
 fn the_files_that_are_named_are_all_there_are_and_keep_their_bands() {
     let entries = fs::read_dir(golden("measured")).expect("the folder has a README");
     let mut found: Vec<String> = entries
