@@ -10,6 +10,7 @@ mod cards;
 mod clock;
 pub mod energy;
 mod facts;
+mod holders;
 mod host;
 mod library;
 pub mod measure;
@@ -38,6 +39,7 @@ use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu, state::DriverState};
 
 use crate::clock::now_ms;
 use clock::{Moment, Ticks};
+pub use holders::holders;
 use host::Host;
 use reader::Reader;
 use shared::Shared;

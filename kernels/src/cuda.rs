@@ -21,6 +21,7 @@ mod memory;
 mod model;
 pub mod ops;
 mod room;
+pub mod shape;
 mod trainer;
 
 pub use arena::Arena;

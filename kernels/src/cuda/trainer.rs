@@ -1,5 +1,7 @@
 //! The model on the card, its gradients and its optimizer's state, and what a training loop asks of them.
 
+use std::thread;
+
 use headroom_shared::gpt::{GptConfig, buffers::cuda::CudaTraining};
 
 use super::{
@@ -17,6 +19,7 @@ use crate::{
         adamw_update::AdamW,
         gpt::{DropoutPass, Micro, Sizes},
     },
+    initial::Initial,
     layout::{Layout, TooLarge},
 };
 
@@ -94,17 +97,44 @@ impl Trainer {
         (&mut self.inputs, &mut self.targets)
     }
 
+    /// Gives the parameters a fresh model's values: those that the trainer on CPU threads has for the same seed.
+    ///
+    /// # Errors
+    /// A copy fails.
+    pub fn initialize(&mut self, seed: u64) -> Result<(), CudaError> {
+        // The host makes the numbers, of one tensor at a time, with what threads it has.
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        for (index, (entry, parameter)) in self.layout.entries().iter().zip(&self.room.parameters).enumerate() {
+            let initial = Initial::of(index, entry, self.sizes.l);
+            let mut values = vec![0.0; entry.range.len()];
+            let piece = values.len().div_ceil(threads).max(1);
+            thread::scope(|scope| {
+                for (i, values) in values.chunks_mut(piece).enumerate() {
+                    scope.spawn(move || initial.fill(values, i * piece, seed));
+                }
+            });
+            self.write_parameter(parameter, &values)?;
+        }
+        Ok(())
+    }
+
     /// Writes the parameters, flat as [`Self::layout`] has them; the kernels' weights are made of them.
     ///
     /// # Errors
     /// [`CudaError::Length`], or a copy fails.
     pub fn write_params(&mut self, params: &[f32]) -> Result<(), CudaError> {
-        self.scatter(|parameter| parameter.master, params)?;
+        self.check_length(params)?;
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
-            let weights: Vec<Bf16> = params[entry.range.clone()].iter().map(|&x| Bf16::from_f32(x)).collect();
-            self.device.write(parameter.weight.part(0, weights.len() as u64)?, &weights)?;
+            self.write_parameter(parameter, &params[entry.range.clone()])?;
         }
         Ok(())
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, values: &[f32]) -> Result<(), CudaError> {
+        let weights: Vec<Bf16> = values.iter().map(|&x| Bf16::from_f32(x)).collect();
+        let n = values.len() as u64;
+        self.device.write(parameter.master.part(0, n)?, values)?;
+        self.device.write(parameter.weight.part(0, n)?, &weights)
     }
 
     /// Writes AdamW's first and second moments, flat.
@@ -141,15 +171,20 @@ impl Trainer {
     }
 
     fn scatter(&self, of: fn(&Parameter) -> Slice<f32>, values: &[f32]) -> Result<(), CudaError> {
-        if values.len() != self.layout.len() {
-            let (expected, given) = (self.layout.len() as u64, values.len() as u64);
-            return Err(CudaError::Length { op: "write", tensor: "the parameters", expected, given });
-        }
+        self.check_length(values)?;
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
             let values = &values[entry.range.clone()];
             self.device.write(of(parameter).part(0, values.len() as u64)?, values)?;
         }
         Ok(())
+    }
+
+    fn check_length(&self, values: &[f32]) -> Result<(), CudaError> {
+        let (expected, given) = (self.layout.len() as u64, values.len() as u64);
+        if given == expected {
+            return Ok(());
+        }
+        Err(CudaError::Length { op: "write", tensor: "the parameters", expected, given })
     }
 
     fn gather(&self, of: fn(&Parameter) -> Slice<f32>) -> Result<Vec<f32>, CudaError> {

@@ -11,7 +11,9 @@ pub mod workspace;
 
 pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
-pub use planner::{DoesNotFit, plan};
+pub use planner::{DoesNotFit, RESERVE_BYTES, plan};
+
+use std::collections::BTreeSet;
 
 use super::{
     Buffer, Buffers, Companion,
@@ -21,7 +23,7 @@ use crate::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        tensors::{Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
+        tensors::{Category, Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
     },
 };
 use activations::activations;
@@ -127,6 +129,25 @@ impl CudaTraining {
 
         let (slots, bytes) = place(list.wanted());
         Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size })
+    }
+
+    /// What is alive by categories in the moment in which most is, in their order; what the arena has besides lies between
+    /// buffers, or is another moment's.
+    #[must_use]
+    pub fn fullest(&self) -> Vec<(Category, u64)> {
+        let at = |moment: Moment| {
+            let alive = |slot: &&Slot| slot.alive.0 <= moment && moment <= slot.alive.1;
+            let bytes = |category| {
+                let of = self.slots.iter().filter(alive).filter(|slot| slot.buffer.category() == category);
+                of.map(|slot| slot.buffer.bytes).fold(0, u64::saturating_add)
+            };
+            Category::ALL.map(|category| (category, bytes(category)))
+        };
+        let sum = |bytes: &[(Category, u64)]| bytes.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        // Only where something begins can more be alive than before.
+        let begins: BTreeSet<Moment> = self.slots.iter().map(|slot| slot.alive.0).collect();
+        let fullest = begins.into_iter().map(at).max_by_key(|bytes| sum(bytes)).unwrap_or_else(|| at(Moment::FIRST));
+        fullest.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }
 }
 

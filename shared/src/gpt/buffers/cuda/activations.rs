@@ -26,6 +26,23 @@ pub enum Recompute {
 impl Recompute {
     /// All, those that take least time first.
     pub const ALL: [Self; 4] = [Self::None, Self::GeluAndLayernorm, Self::Attention, Self::Block];
+
+    /// As it is written on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::GeluAndLayernorm => "gelu",
+            Self::Attention => "attention",
+            Self::Block => "block",
+        }
+    }
+
+    /// The level of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// A tensor of a block: from which level on it is computed again, and when forward and backward need it.

@@ -78,6 +78,25 @@ fn gpt2_with_64_sequences_fits_a_card_of_12_gb() {
 }
 
 #[test]
+fn categories_in_the_fullest_moment_are_nearly_all_of_the_arena() {
+    for level in Recompute::ALL {
+        let arena = arena(level, 0.1);
+        let categories = arena.fullest();
+        let sum: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
+        assert!(sum <= arena.bytes && sum >= arena.bytes / 100 * 97, "{level:?}: {sum} of {}", arena.bytes);
+        assert!(categories.iter().all(|(_, bytes)| *bytes > 0) && categories.len() > 3);
+    }
+}
+
+#[test]
+fn a_level_is_found_by_its_name() {
+    for level in Recompute::ALL {
+        assert_eq!(Recompute::named(level.name()), Some(level));
+    }
+    assert_eq!(Recompute::named("all"), None);
+}
+
+#[test]
 fn more_room_never_computes_more_again() {
     let config = gpt2(4, 0.1);
     let mut before: Option<CudaTraining> = None;
