@@ -1,7 +1,7 @@
 //! `cargo xtask gpu`: what only a real card can show, as lines of JSON in `bench/results`.
 //!
-//! Steps follow each other, and none stops another: what fails is told at the end. A line a finding, written after each
-//! step; the bars are computed of all lines that are there. Runs with programs that were built elsewhere too, on a
+//! Steps follow each other, and none stops another: what fails is told at the end. A line a finding, written as
+//! it is found; the bars are computed of all lines that are there. Runs with programs that were built elsewhere too, on a
 //! machine without Rust: `--pack` puts them together.
 
 mod agreement;
@@ -28,7 +28,7 @@ use crate::{
     failure::{Doing, Failure, Result},
     shell::{Shell, note, step},
 };
-use book::Book;
+use book::{Book, Found};
 use options::Options;
 use programs::Programs;
 use serde_json::Value;
@@ -69,29 +69,31 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     let mut failed = Vec::new();
     for &asked in &options.steps {
         let start = Instant::now();
-        let found = step(asked.name(), asked.why(), || lines(shell, asked, &options, &programs, &doctor));
-        let failure = match found {
-            Ok(lines) => {
-                book.add(asked, lines)?;
-                None
-            }
-            Err(failure) => Some(failure.to_string()),
-        };
+        let mut found = book.found(asked);
+        let done = step(asked.name(), asked.why(), || measure(shell, asked, &options, &programs, &doctor, &mut found));
+        let failure = done.err().map(|failure| failure.to_string());
         book.end(asked, start.elapsed().as_secs_f64(), failure.as_deref())?;
         failed.extend(failure.map(|failure| format!("{}: {failure}", asked.name())));
     }
     summary(&book, &failed)
 }
 
-fn lines(shell: &Shell, step: Step, options: &Options, programs: &Programs, doctor: &Value) -> Result<Vec<Value>> {
+fn measure(
+    shell: &Shell,
+    step: Step,
+    options: &Options,
+    programs: &Programs,
+    doctor: &Value,
+    found: &mut Found<'_>,
+) -> Result<()> {
     let Programs { headroom, ops, cuda_ops } = programs;
     match step {
-        Step::Nvml => nvml::lines(shell, headroom, doctor, options.load.as_deref()),
-        Step::Kernels => kernels::lines(shell, ops, &options.size, options.seed),
-        Step::Sanitizer => sanitizer::lines(shell, ops, &options.size, options.seed),
-        Step::Train => headline::lines(shell, headroom, &options.size, doctor),
-        Step::Ceilings => ceilings::lines(shell, cuda_ops, options.tiny),
-        Step::Speed => speed::lines(shell, headroom, options),
+        Step::Nvml => nvml::measure(shell, headroom, doctor, options.load.as_deref(), found),
+        Step::Kernels => kernels::measure(shell, ops, &options.size, options.seed, found),
+        Step::Sanitizer => sanitizer::measure(shell, ops, &options.size, options.seed, found),
+        Step::Train => headline::measure(shell, headroom, &options.size, doctor, found),
+        Step::Ceilings => ceilings::measure(shell, cuda_ops, options.tiny, found),
+        Step::Speed => speed::measure(shell, headroom, options, found),
     }
 }
 

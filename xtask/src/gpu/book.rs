@@ -1,4 +1,4 @@
-//! The lines of a card and day, in their file: written after every step, so that what a later one breaks off is kept.
+//! The lines of a card and day, in their file: written as they are found, so that what is broken off keeps what it had.
 
 use super::{
     bars::{self, Bar},
@@ -38,18 +38,14 @@ impl Book {
         Ok(Self { path: path.to_owned(), lines })
     }
 
-    /// Adds what a step found.
-    pub fn add(&mut self, step: Step, lines: Vec<Value>) -> Result<()> {
-        self.lines.extend(lines.into_iter().map(|mut line| {
-            line["step"] = step.name().into();
-            line
-        }));
-        self.save()
+    /// Where a step writes what it finds.
+    pub fn found(&mut self, step: Step) -> Found<'_> {
+        Found { book: self, step }
     }
 
     /// Adds how a step ended.
     pub fn end(&mut self, step: Step, seconds: f64, failed: Option<&str>) -> Result<()> {
-        self.add(step, vec![json!({ "kind": "step", "seconds": seconds, "failed": failed })])
+        self.found(step).add(json!({ "kind": "step", "seconds": seconds, "failed": failed }))
     }
 
     /// All lines but the bars.
@@ -75,6 +71,27 @@ impl Book {
     }
 }
 
+/// A step's lines on their way into the file.
+#[derive(Debug)]
+pub struct Found<'a> {
+    book: &'a mut Book,
+    step: Step,
+}
+
+impl Found<'_> {
+    /// Adds a line, and writes the file.
+    pub fn add(&mut self, mut line: Value) -> Result<()> {
+        line["step"] = self.step.name().into();
+        self.book.lines.push(line);
+        self.book.save()
+    }
+
+    /// Adds several.
+    pub fn extend(&mut self, lines: impl IntoIterator<Item = Value>) -> Result<()> {
+        lines.into_iter().try_for_each(|line| self.add(line))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,14 +104,14 @@ mod tests {
         let machine = || json!({ "kind": "machine" });
         let mut book = Book::open(&path, machine(), &Step::ALL).expect("none yet");
         let test = |passes: bool| json!({ "kind": "kernel_test", "name": "a", "passes": passes });
-        book.add(Step::Kernels, vec![test(false)]).expect("written");
-        book.add(Step::Nvml, vec![json!({ "kind": "reading", "present": true })]).expect("written");
+        book.found(Step::Kernels).add(test(false)).expect("written");
+        book.found(Step::Nvml).add(json!({ "kind": "reading", "present": true })).expect("written");
         book.end(Step::Kernels, 1.0, None).expect("written");
         assert!(book.bars().iter().any(|bar| !bar.holds));
 
         let mut again = Book::open(&path, machine(), &[Step::Kernels]).expect("what was written");
         assert_eq!(again.lines().len(), 2, "the machine and a reading: {:?}", again.lines());
-        again.add(Step::Kernels, vec![test(true)]).expect("written");
+        again.found(Step::Kernels).add(test(true)).expect("written");
         assert!(again.bars().iter().all(|bar| bar.holds));
         let text = fs::read_to_string(&path).expect("written");
         assert_eq!(text.lines().filter(|line| line.contains("\"kind\":\"bar\"")).count(), again.bars().len());

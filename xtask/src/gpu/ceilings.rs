@@ -1,7 +1,7 @@
 //! Each kernel's time beside what the card gives: the bandwidth of a copy, and the fastest product of bfloat16 matrices,
 //! by our kernels or by PyTorch's cuBLASLt.
 
-use super::{bars::gemm_ceiling, nvml, programs::Scratch};
+use super::{bars::gemm_ceiling, book::Found, nvml, programs::Scratch};
 use crate::{
     failure::{Failure, Result},
     shell::{Shell, note},
@@ -15,7 +15,7 @@ const TORCH_TIME_MAX: Duration = Duration::from_secs(200);
 const TORCH: &str = include_str!("../../gpu/products.py");
 
 /// A line an op, and one for each ceiling.
-pub fn lines(shell: &Shell, cuda_ops: &Path, tiny: bool) -> Result<Vec<Value>> {
+pub fn measure(shell: &Shell, cuda_ops: &Path, tiny: bool, found: &mut Found<'_>) -> Result<()> {
     let command = shell.cmd(cuda_ops).args(tiny.then_some("--tiny"));
     let ended = command.limited(TIME_MAX, |_| {})?;
     let mut ops: Vec<Value> = ended.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -25,8 +25,9 @@ pub fn lines(shell: &Shell, cuda_ops: &Path, tiny: bool) -> Result<Vec<Value>> {
     if ops.is_empty() {
         return Err(Failure::new(format!("cuda_ops measured nothing: {}", ended.err.trim())));
     }
-    let mut lines = vec![own(&ops), torch(shell)?];
-    let ceiling = gemm_ceiling(&lines);
+    let ceilings = [own(&ops), torch(shell)?];
+    let ceiling = gemm_ceiling(&ceilings);
+    found.extend(ceilings)?;
     for op in &mut ops {
         op["kind"] = "op".into();
         let share = op["operations_per_second"].as_f64().zip(ceiling).map(|(rate, ceiling)| rate / ceiling);
@@ -36,8 +37,7 @@ pub fn lines(shell: &Shell, cuda_ops: &Path, tiny: bool) -> Result<Vec<Value>> {
             note(&format!("{:<34} {:>6.1} % of {of}", op["op"].as_str().unwrap_or_default(), share * 100.0));
         }
     }
-    lines.extend(ops);
-    Ok(lines)
+    found.extend(ops)
 }
 
 /// The fastest product of our own.

@@ -2,6 +2,7 @@
 //! with its bytes as planned, as allocated and as NVML sees them; and a small model beside the CPU.
 
 use super::{
+    book::Found,
     options::{Model, Size},
     programs::Scratch,
     training::{self, Asked, Trained},
@@ -23,7 +24,7 @@ const VRAM: &str = "11.69GiB";
 const ENDS: usize = 5;
 
 /// A line of the headline's run, and one of the two small ones.
-pub fn lines(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value) -> Result<Vec<Value>> {
+pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, found: &mut Found<'_>) -> Result<()> {
     let scratch = Scratch::new()?;
     let (data, _) = training::data(shell, headroom, &scratch, size.tokenizer)?;
     let asked = Asked {
@@ -56,7 +57,8 @@ pub fn lines(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value) -> Res
     if let Some(why) = &trained.why {
         note(&format!("the headline: {why}"));
     }
-    Ok(vec![line, beside_cpu(shell, headroom, size, &scratch)?])
+    found.add(line)?;
+    found.add(beside_cpu(shell, headroom, size, &scratch)?)
 }
 
 /// The means of the losses at each end.

@@ -1,6 +1,6 @@
 //! Every kernel against the reference: the op tests' program, a process a test, so that a fault ends one test alone.
 
-use super::options::Size;
+use super::{book::Found, options::Size};
 use crate::{
     failure::{Failure, Result},
     shell::{Cmd, Shell, note},
@@ -42,8 +42,8 @@ pub fn names(shell: &Shell, ops: &Path, size: &Size) -> Result<Vec<String>> {
     if names.is_empty() { Err(Failure::new(format!("{} has no test", ops.display()))) } else { Ok(names) }
 }
 
-/// A line a test.
-pub fn lines(shell: &Shell, ops: &Path, size: &Size, seed: u64) -> Result<Vec<Value>> {
+/// A line a test, in the order in which they end.
+pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Found<'_>) -> Result<()> {
     let names = names(shell, ops, size)?;
     note(&format!("{} tests, on inputs of the seed {seed}: --seed={seed} makes them again", names.len()));
     let next = AtomicUsize::new(0);
@@ -54,19 +54,24 @@ pub fn lines(shell: &Shell, ops: &Path, size: &Size, seed: u64) -> Result<Vec<Va
             let (sender, next, names) = (sender.clone(), &next, &names);
             scope.spawn(move || {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // It is received after all have ended.
-                    let _ = sender.send(line(shell, ops, name, seed));
+                    // Nobody receives it where a line could not be written: then no more is to be done.
+                    if sender.send(line(shell, ops, name, seed)).is_err() {
+                        return;
+                    }
                 }
             });
         }
-    });
-    drop(sender);
-    let mut lines = done.into_iter().collect::<Result<Vec<Value>>>()?;
-    lines.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
-    for line in lines.iter().filter(|line| line["passes"] == false) {
-        note(&format!("{}: {}", line["name"].as_str().unwrap_or_default(), line["why"].as_str().unwrap_or_default()));
-    }
-    Ok(lines)
+        drop(sender);
+        for line in done {
+            let line = line?;
+            if line["passes"] == false {
+                let word = |key: &str| line[key].as_str().unwrap_or_default();
+                note(&format!("{}: {}", word("name"), word("why")));
+            }
+            found.add(line)?;
+        }
+        Ok(())
+    })
 }
 
 fn line(shell: &Shell, ops: &Path, name: &str, seed: u64) -> Result<Value> {

@@ -20,19 +20,24 @@ const HEADER_WORDS: usize = 256;
 const LEVELS: [(&str, &str); 2] = [("none", "0"), ("gelu", "1")];
 
 /// A line a level and batch size.
-pub fn lines(shell: &Shell, options: &Options, scratch: &Scratch, data: &Path) -> Result<Vec<Value>> {
+pub fn measure(
+    shell: &Shell,
+    options: &Options,
+    scratch: &Scratch,
+    data: &Path,
+    add: &mut dyn FnMut(Value) -> Result<()>,
+) -> Result<()> {
     let size = &options.size;
     let ready = match &options.llmc {
         None => Err("--llmc names no checkout of it".to_owned()),
         Some(folder) => build(shell, folder)?.map(|()| folder.clone()),
     };
-    let mut lines = Vec::new();
     for batch_size in size.speeds {
         for (level, flag) in LEVELS {
             let folder = match &ready {
                 Ok(folder) => folder,
                 Err(reason) => {
-                    lines.push(absent(WHO, batch_size, reason));
+                    add(absent(WHO, batch_size, reason))?;
                     continue;
                 }
             };
@@ -47,16 +52,16 @@ pub fn lines(shell: &Shell, options: &Options, scratch: &Scratch, data: &Path) -
             // It judges, samples and saves nothing meanwhile.
             let ended = command.args(["-v", "0", "-s", "0", "-h", "0", "-n", "0"]).limited(TIME_MAX, |_| {})?;
             let median = median_ms(&times_ms(&ended.out), size.warm_up).filter(|_| ended.success);
-            lines.push(match median {
+            add(match median {
                 Some(ms) => json!({
                     "kind": "speed", "who": WHO, "available": true, "batch_size": batch_size, "recompute": level,
                     "iteration_ms": ms, "tokens_per_second": (batch_size * size.model.block_size) as f64 / ms * 1e3,
                 }),
                 None => absent(WHO, batch_size, &ended.why().unwrap_or_else(|| "it prints no times".to_owned())),
-            });
+            })?;
         }
     }
-    Ok(lines)
+    Ok(())
 }
 
 /// Builds it where it is not there; why it cannot be, where it cannot.

@@ -17,7 +17,12 @@ const DRIVER: &str = include_str!("../../gpu/nanogpt.py");
 const WAYS: [(&str, bool); 2] = [("nanogpt_eager", false), ("nanogpt_compile", true)];
 
 /// A line a way and batch size.
-pub fn lines(shell: &Shell, options: &Options, scratch: &Scratch) -> Result<Vec<Value>> {
+pub fn measure(
+    shell: &Shell,
+    options: &Options,
+    scratch: &Scratch,
+    add: &mut dyn FnMut(Value) -> Result<()>,
+) -> Result<()> {
     let size = &options.size;
     let missing = match &options.nanogpt {
         None => Some("--nanogpt names no checkout of it".to_owned()),
@@ -25,12 +30,11 @@ pub fn lines(shell: &Shell, options: &Options, scratch: &Scratch) -> Result<Vec<
         Some(_) if !nvml::has_torch(shell) => Some("python3 has no PyTorch with CUDA".to_owned()),
         Some(_) => None,
     };
-    let mut lines = Vec::new();
     let driver = scratch.write("nanogpt.py", DRIVER.as_bytes())?.display().to_string();
     for batch_size in size.speeds {
         for (who, compiled) in WAYS {
             let (Some(folder), None) = (&options.nanogpt, &missing) else {
-                lines.push(absent(who, batch_size, missing.as_deref().unwrap_or_default()));
+                add(absent(who, batch_size, missing.as_deref().unwrap_or_default()))?;
                 continue;
             };
             let numbers = [batch_size, size.warm_up, size.timed].map(|number| number.to_string());
@@ -39,15 +43,15 @@ pub fn lines(shell: &Shell, options: &Options, scratch: &Scratch) -> Result<Vec<
             let command = command.args(shape_words(size.model)).args(numbers);
             let ended = command.limited(TIME_MAX, |_| {})?;
             let printed = ended.out.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
-            lines.push(match printed.filter(|printed| printed["tokens_per_second"].is_f64()) {
+            add(match printed.filter(|printed| printed["tokens_per_second"].is_f64()) {
                 Some(printed) => json!({
                     "kind": "speed", "who": who, "available": true, "batch_size": batch_size,
                     "iteration_ms": printed["iteration_ms"], "tokens_per_second": printed["tokens_per_second"],
                     "allocated_bytes": printed["allocated_bytes"], "torch": printed["torch"],
                 }),
                 None => absent(who, batch_size, &ended.why().unwrap_or_else(|| "it prints no speed".to_owned())),
-            });
+            })?;
         }
     }
-    Ok(lines)
+    Ok(())
 }

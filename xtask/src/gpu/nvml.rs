@@ -1,6 +1,6 @@
 //! What NVML tells: every reading, agreement with `nvidia-smi`, what telemetry costs, and a process's bytes.
 
-use super::{agreement, readings};
+use super::{agreement, book::Found, readings};
 use crate::{
     failure::{Doing, Failure, Result},
     shell::{Shell, note, step},
@@ -31,21 +31,27 @@ pub fn doctor(shell: &Shell, headroom: &Path) -> Result<Value> {
     serde_json::from_str(&text).doing(|| "read what `headroom doctor --json` prints".into())
 }
 
-/// All lines of this section.
-pub fn lines(shell: &Shell, headroom: &Path, doctor: &Value, load: Option<&str>) -> Result<Vec<Value>> {
-    let mut lines = readings::lines(doctor);
+/// All of this section.
+pub fn measure(
+    shell: &Shell,
+    headroom: &Path,
+    doctor: &Value,
+    load: Option<&str>,
+    found: &mut Found<'_>,
+) -> Result<()> {
+    found.extend(readings::lines(doctor))?;
     match shell.which("nvidia-smi") {
-        Some(_) => lines.extend(step("compare with nvidia-smi", "its printed digits are ours", || {
+        Some(_) => found.extend(step("compare with nvidia-smi", "its printed digits are ours", || {
             agreement::lines(shell, COMPARISONS, || self::doctor(shell, headroom))
-        })?),
-        None => lines.push(json!({
+        })?)?,
+        None => found.add(json!({
             "kind": "agreement", "available": false, "reason": "nvidia-smi is not on PATH; it comes with NVIDIA's driver",
-        })),
+        }))?,
     }
     for loaded in [false, true] {
         let mut running = if loaded { start_load(shell, load)? } else { None };
         if loaded && running.is_none() {
-            lines.push(json!({ "kind": "telemetry", "loaded": true, "available": false, "reason": NO_LOAD }));
+            found.add(json!({ "kind": "telemetry", "loaded": true, "available": false, "reason": NO_LOAD }))?;
             note(NO_LOAD);
             continue;
         }
@@ -56,9 +62,9 @@ pub fn lines(shell: &Shell, headroom: &Path, doctor: &Value, load: Option<&str>)
             let _ = running.kill();
             let _ = running.wait();
         }
-        lines.extend(measured?);
+        found.extend(measured?)?;
     }
-    Ok(lines)
+    Ok(())
 }
 
 fn telemetry(shell: &Shell, headroom: &Path, loaded: bool) -> Result<Vec<Value>> {

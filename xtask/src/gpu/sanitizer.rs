@@ -1,7 +1,7 @@
 //! NVIDIA's compute-sanitizer over the kernels' tests: what is read and written outside of memory, and races in shared
 //! memory. Each tool sees a group of tests at a time, so that one which takes too long costs no other.
 
-use super::{kernels, options::Size};
+use super::{book::Found, kernels, options::Size};
 use crate::{
     failure::Result,
     shell::{Ended, Shell, note},
@@ -15,22 +15,21 @@ use std::{
 };
 
 /// racecheck takes a hundred times the time of a kernel.
-const TIME_MAX: Duration = Duration::from_secs(400);
+const TIME_MAX: Duration = Duration::from_secs(240);
 /// The exit status where the tool found something: none that a test's program has.
 const FOUND: &str = "86";
 const TOOLS: [&str; 2] = ["memcheck", "racecheck"];
 
 /// A line a tool and group of tests; where the tool is not to be had, one that says why.
-pub fn lines(shell: &Shell, ops: &Path, size: &Size, seed: u64) -> Result<Vec<Value>> {
+pub fn measure(shell: &Shell, ops: &Path, size: &Size, seed: u64, found: &mut Found<'_>) -> Result<()> {
     let Some(sanitizer) = find(shell) else {
         let reason = "compute-sanitizer is neither on PATH nor in CUDA_HOME/bin nor in /usr/local/cuda/bin";
         note(reason);
-        return Ok(TOOLS.map(|tool| absent(tool, reason)).into());
+        return found.extend(TOOLS.map(|tool| absent(tool, reason)));
     };
     let names = kernels::names(shell, ops, size)?;
     let groups: BTreeSet<&str> =
         names.iter().filter_map(|name| name.split_once("::")).map(|(group, _)| group).collect();
-    let mut lines = Vec::new();
     for tool in TOOLS {
         for group in &groups {
             let command = shell.cmd(&sanitizer).args(["--tool", tool, "--error-exitcode", FOUND]);
@@ -40,17 +39,17 @@ pub fn lines(shell: &Shell, ops: &Path, size: &Size, seed: u64) -> Result<Vec<Va
             let ended = command.limited(TIME_MAX, |_| {})?;
             if let Some(reason) = refused(&ended) {
                 note(&format!("{tool}: {reason}"));
-                lines.push(absent(tool, &reason));
+                found.add(absent(tool, &reason))?;
                 break;
             }
             let line = line(tool, group, &ended);
             if line["clean"] == false {
                 note(&format!("{tool} {group}: {}", line["why"].as_str().unwrap_or_default()));
             }
-            lines.push(line);
+            found.add(line)?;
         }
     }
-    Ok(lines)
+    Ok(())
 }
 
 fn find(shell: &Shell) -> Option<PathBuf> {

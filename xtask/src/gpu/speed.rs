@@ -1,6 +1,7 @@
 //! Tokens a second: ours with all kept and with blocks computed again, nanoGPT's with and without torch.compile, llm.c's.
 
 use super::{
+    book::Found,
     llmc, nanogpt,
     options::{Model, Options, Size},
     programs::Scratch,
@@ -17,25 +18,24 @@ use std::path::Path;
 const LEVELS: [&str; 2] = ["none", "block"];
 
 /// A line a run; one that cannot be here says why.
-pub fn lines(shell: &Shell, headroom: &Path, options: &Options) -> Result<Vec<Value>> {
+pub fn measure(shell: &Shell, headroom: &Path, options: &Options, found: &mut Found<'_>) -> Result<()> {
     let scratch = Scratch::new()?;
     let size = &options.size;
     let (data, vocab_size) = training::data(shell, headroom, &scratch, size.tokenizer)?;
-    let mut lines = Vec::new();
+    let mut add = |line: Value| {
+        note(&told(&line));
+        found.add(line)
+    };
     for batch_size in size.speeds {
         for recompute in LEVELS {
             let iterations = size.warm_up + size.timed;
             let asked =
                 Asked { device: "cuda", model: size.model, batch_size, iterations, vram: None, recompute, data: &data };
-            lines.push(ours(shell, headroom, size, &asked, &scratch, vocab_size)?);
+            add(ours(shell, headroom, size, &asked, &scratch, vocab_size)?)?;
         }
     }
-    lines.extend(nanogpt::lines(shell, options, &scratch)?);
-    lines.extend(llmc::lines(shell, options, &scratch, &data)?);
-    for line in &lines {
-        note(&told(line));
-    }
-    Ok(lines)
+    nanogpt::measure(shell, options, &scratch, &mut add)?;
+    llmc::measure(shell, options, &scratch, &data, &mut add)
 }
 
 fn ours(
