@@ -43,9 +43,9 @@ impl Bar {
     }
 }
 
-/// Four digits behind the point, as no measured ratio has more.
+/// Four digits that count: no measured ratio has more.
 fn rounded(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 /// The highest rate at which bfloat16 matrices were multiplied on the card, by whoever did it, in operations a second.
@@ -57,7 +57,7 @@ pub fn gemm_ceiling(lines: &[Value]) -> Option<f64> {
 /// All bars that the lines have something for.
 pub fn of(lines: &[Value]) -> Vec<Bar> {
     let mut bars = Vec::new();
-    if any(lines, "agreement") {
+    if of_kind(lines, "agreement").any(|line| line["agrees"].is_boolean()) {
         let n = of_kind(lines, "agreement").filter(|line| line["agrees"] == false).count();
         bars.push(Bar::none("values that nvidia-smi prints otherwise", n));
     }
@@ -176,6 +176,7 @@ mod tests {
     #[test]
     fn nothing_measured_has_no_bar() {
         assert_eq!(told(&[]), []);
+        assert_eq!(told(&[json!({ "kind": "agreement", "available": false, "reason": "no nvidia-smi" })]), []);
         let absent =
             json!({ "kind": "speed", "who": "llm.c", "batch_size": 32, "available": false, "reason": "absent" });
         assert_eq!(told(&[speed("headroom", 32, 5e5), absent]), []);
