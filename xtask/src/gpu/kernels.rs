@@ -20,6 +20,8 @@ use std::{
 const TIME_MAX: Duration = Duration::from_secs(300);
 /// Processes that share the card.
 const AT_ONCE_MAX: usize = 4;
+/// Of a panic.
+const LINES_TOLD: usize = 4;
 /// What a test prints that has nothing to check on a card: it makes a mistake, which only the emulated one has.
 const EMULATED_ALONE: &str = "emulated alone";
 
@@ -30,7 +32,9 @@ pub fn command(shell: &Shell, ops: &Path, seed: u64) -> Cmd {
 
 /// The same for a program that runs it.
 pub fn demanding(command: Cmd, seed: u64) -> Cmd {
-    command.env("HEADROOM_CUDA_REQUIRED", "1").env("HEADROOM_OPS_SEED", seed.to_string())
+    // Without a backtrace, whose lines would stand for what went wrong.
+    let command = command.env("HEADROOM_CUDA_REQUIRED", "1").env("RUST_BACKTRACE", "0");
+    command.env("HEADROOM_OPS_SEED", seed.to_string())
 }
 
 /// The tests' names.
@@ -78,9 +82,32 @@ fn line(shell: &Shell, ops: &Path, name: &str, seed: u64) -> Result<Value> {
     let ended = command(shell, ops, seed).args(["--exact", name, "--test-threads=1"]).limited(TIME_MAX, |_| {})?;
     // A name that no test has is a success of none.
     let ran = ended.out.contains("1 passed");
-    let why = ended.why().or_else(|| (!ran).then(|| "no test has this name".to_owned()));
+    let why =
+        panic_of(&ended.out).or_else(|| ended.why()).or_else(|| (!ran).then(|| "no test has this name".to_owned()));
     Ok(json!({
         "kind": "kernel_test", "name": name, "seed": seed, "passes": ended.success && ran, "seconds": ended.seconds,
         "emulated_alone": ended.out.contains(EMULATED_ALONE), "why": why,
     }))
+}
+
+/// What a test's panic says, among what the runner prints of it.
+fn panic_of(out: &str) -> Option<String> {
+    let mut lines = out.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1).peekable();
+    lines.peek()?;
+    let told = lines.take_while(|line| !line.is_empty() && !line.starts_with("note: "));
+    Some(told.take(LINES_TOLD).collect::<Vec<_>>().join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_found_among_the_runners_words() {
+        let out = "\nrunning 1 test\ntest losses::sums ... FAILED\n\nfailures:\n\n---- losses::sums stdout ----\n\n\
+                   thread 'losses::sums' (7) panicked at tests/fake_cuda/tests/ops/losses.rs:9:5:\non the card: Numbers(\"1\")\n\
+                   note: run with `RUST_BACKTRACE=1`\n\nfailures:\n    losses::sums\n";
+        assert_eq!(panic_of(out).as_deref(), Some("on the card: Numbers(\"1\")"));
+        assert_eq!(panic_of("test result: ok. 1 passed\n"), None);
+    }
 }
