@@ -17,7 +17,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("web", &["shared"]),
     ("web/demo", &["shared", "kernels"]),
     ("agent", &["shared", "kernels", "tests/fake_cuda", "tests/fake_nvml"]),
-    ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests", "tests/fake_nvml"]),
+    ("tests", &["shared", "kernels", "web", "web/demo", "agent", "tests", "tests/fake_cuda", "tests/fake_nvml"]),
     ("tests/fake_cuda", &["shared", "kernels", "kernels/emulator"]),
     ("tests/fake_nvml", &[]),
     ("xtask", &["shared"]),

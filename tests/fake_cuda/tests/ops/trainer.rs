@@ -7,14 +7,13 @@ use headroom_kernels::{
         gpt::{DropoutPass, Gpt, Micro},
     },
     cuda::{Device, Trainer},
-    rng::Stream,
 };
 use headroom_shared::gpt::{
     GptConfig, GptShape,
     buffers::cuda::{CudaTraining, Recompute},
 };
 
-use crate::card::{Outcome, Wrong, holds_in_an_order, normals};
+use crate::card::{Outcome, Wrong, holds_in_an_order, inputs, normals};
 
 const BATCH_SIZE: u64 = 2;
 const T: usize = 24;
@@ -47,7 +46,7 @@ fn params(trainer: &Trainer) -> Vec<f32> {
 }
 
 fn batch(trainer: &mut Trainer, number: u64) {
-    let mut stream = Stream::new(7, number);
+    let mut stream = inputs(7, number);
     let (x, y) = trainer.batch_mut();
     x.iter_mut().chain(y).for_each(|token| *token = u32::try_from(stream.below(67)).expect("below 67"));
 }
