@@ -400,7 +400,7 @@ unsafe extern "C" fn cublasLtMatmul(
         }
         let [alpha, beta] = unsafe { [alpha.read(), beta.read()] };
         let workspace = workspace.addr() as u64;
-        if workspace_bytes as u64 % 256 != 0 || !workspace.is_multiple_of(256) {
+        if !workspace_bytes.is_multiple_of(256) || !workspace.is_multiple_of(256) {
             return Err(wrong(format_args!("a workspace of {workspace_bytes} bytes at {workspace:#x}")));
         }
         if algorithm.workspace_bytes > workspace_bytes as u64 {

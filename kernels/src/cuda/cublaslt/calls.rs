@@ -153,14 +153,16 @@ impl Loaded {
     ///
     /// # Errors
     /// The loader's words: it is not there, it is no library of this machine, or a function is missing.
-    pub fn open(library: &OsStr) -> Result<Self, String> {
+    pub fn open(path: &OsStr) -> Result<Self, String> {
         let told = |error: libloading::Error| {
             let source = std::error::Error::source(&error).map(ToString::to_string);
-            source.unwrap_or_else(|| error.to_string())
+            let text = source.unwrap_or_else(|| error.to_string());
+            // Whoever tells it has named the library.
+            text.strip_prefix(&format!("{}: ", path.display())).map(str::to_owned).unwrap_or(text)
         };
         // SAFETY: the person who starts the program names it, or it has the name and place of NVIDIA's; what a library
         // does when it is opened is its maker's.
-        let library = unsafe { Library::new(library) }.map_err(told)?;
+        let library = unsafe { Library::new(path) }.map_err(told)?;
         // SAFETY: symbols of these names are cuBLASLt's.
         let functions = unsafe { Functions::of(&library) }.map_err(told)?;
         // Leaked, so that what was found in it stays.

@@ -110,7 +110,8 @@ impl Absent {
 }
 
 fn nowhere(refused: &[Refused]) -> String {
-    let mut text = "no cuBLASLt is found here (the package nvidia-cublas of pip has one)".to_owned();
+    let mut text =
+        "no cuBLASLt is found here (pip has it as nvidia-cublas for CUDA 13, nvidia-cublas-cu12 for 12)".to_owned();
     for (i, refused) in refused.iter().enumerate() {
         text += if i == 0 { "; not used: " } else { "; " };
         text += &refused.to_string();

@@ -88,12 +88,27 @@ fn rounded(value: f32) -> [u8; 2] {
 }
 
 fn read(emulator: &Emulator, matrix: Matrix, address: u64) -> Result<Vec<f32>, String> {
-    let mut bytes = vec![0; usize::try_from(matrix.bytes()).map_err(|_| "a matrix of more than memory")?];
+    let mut bytes = vec![0; size(matrix.bytes())?];
     emulator.read(address, &mut bytes).map_err(|error| error.to_string())?;
     if !matrix.is_wide {
         return Ok(wide(&bytes));
     }
     Ok(bytes.chunks_exact(4).map(|four| f32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect())
+}
+
+fn size(value: u64) -> Result<usize, String> {
+    usize::try_from(value).map_err(|_| format!("{value} is more than memory"))
+}
+
+/// A matrix' rows, or its columns.
+fn lines(values: &[f32], of: Matrix, rows: bool) -> Result<Vec<Vec<f32>>, String> {
+    let [n_rows, n_columns, leading] = [size(of.rows)?, size(of.columns)?, size(of.leading)?];
+    let at = |row: usize, column: usize| values[column * leading + row];
+    Ok(if rows {
+        (0..n_rows).map(|row| (0..n_columns).map(|column| at(row, column)).collect()).collect()
+    } else {
+        (0..n_columns).map(|column| (0..n_rows).map(|row| at(row, column)).collect()).collect()
+    })
 }
 
 /// Computes `out` = `alpha` a x b + `beta` c + bias. Sums are cut into parts of nearly one length, each from its first on,
@@ -118,45 +133,37 @@ pub fn compute(
             return Err(format!("the result {result:x?} lies over what it is made of, {other:x?}"));
         }
     }
-    let depth = a.transposed(a_transposed)[1];
-    let (av, bv) = (read(emulator, a, addresses.a)?, read(emulator, b, addresses.b)?);
+    if out.leading != out.rows {
+        return Err("columns of the result lie apart, which nobody here asks for".to_owned());
+    }
+    let depth = size(a.transposed(a_transposed)[1])?;
+    let rows_of_a = lines(&read(emulator, a, addresses.a)?, a, !a_transposed)?;
+    let columns_of_b = lines(&read(emulator, b, addresses.b)?, b, b_transposed)?;
     let bias = addresses.bias.map(|bias| read(emulator, Matrix { columns: 1, leading: out.rows, ..out }, bias));
     let bias = bias.transpose()?;
     // Where nothing is added, what is there may be anything.
-    let cv = if beta == 0.0 { vec![] } else { read(emulator, out, addresses.c)? };
-    let at = |matrix: Matrix, row: u64, column: u64| (column * matrix.leading + row) as usize;
-    let part = depth.div_ceil(parts.max(1)).max(1);
-    let mut starts: Vec<u64> = (0..depth).step_by(usize::try_from(part).unwrap_or(usize::MAX)).collect();
+    let added = if beta == 0.0 { None } else { Some(read(emulator, out, addresses.c)?) };
+    let part = depth.div_ceil(size(parts)?.max(1)).max(1);
+    let mut starts: Vec<usize> = (0..depth).step_by(part).collect();
     if backwards {
         starts.reverse();
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(out.bytes()).unwrap_or(0));
-    for column in 0..out.columns {
-        for row in 0..out.rows {
-            let mut sum = 0.0_f32;
-            for &start in &starts {
-                let mut of_part = 0.0_f32;
-                for k in start..(start + part).min(depth) {
-                    let x = av[if a_transposed { at(a, k, row) } else { at(a, row, k) }];
-                    let y = bv[if b_transposed { at(b, column, k) } else { at(b, k, column) }];
-                    of_part += x * y;
-                }
-                sum += of_part;
-            }
-            let mut value = alpha * sum;
-            if beta != 0.0 {
-                value += beta * cv[at(out, row, column)];
-            }
-            value += bias.as_ref().map_or(0.0, |bias| bias[row as usize]);
+    let mut bytes = Vec::with_capacity(size(out.bytes())?);
+    for (j, column) in columns_of_b.iter().enumerate() {
+        for (i, row) in rows_of_a.iter().enumerate() {
+            let of_part = |start: usize| {
+                let range = start..(start + part).min(depth);
+                row[range.clone()].iter().zip(&column[range]).map(|(x, y)| x * y).sum::<f32>()
+            };
+            let mut value = alpha * starts.iter().map(|&start| of_part(start)).sum::<f32>();
+            value += added.as_ref().map_or(0.0, |added| beta * added[j * rows_of_a.len() + i]);
+            value += bias.as_ref().map_or(0.0, |bias| bias[i]);
             if out.is_wide {
                 bytes.extend(value.to_ne_bytes());
             } else {
                 bytes.extend(rounded(value));
             }
         }
-    }
-    if out.leading != out.rows {
-        return Err("columns of the result lie apart, which nobody here asks for".to_owned());
     }
     emulator.write(addresses.out, &bytes).map_err(|error| error.to_string())
 }
