@@ -72,6 +72,8 @@ pub(super) struct Room {
     pub token_order: Slice<u32>,
     pub table: Slice<u64>,
     pub parts: Slice<f32>,
+    /// Of whoever multiplies matrices; empty where it needs none.
+    pub workspace: Slice<u8>,
     pub loss: Slice<f32>,
     pub norm: Slice<f32>,
     /// Before each block, and after the last.
@@ -106,6 +108,11 @@ impl Room {
         let token_order = take.take(Tensor::TokenOrder, None)?.part(0, token_words)?;
         let table = take.take(Tensor::OptimizerTable, None)?;
         let parts = take.take(Tensor::TrainerParts, None)?;
+        let workspace = if plan.multiplier.workspace_bytes() > 0 {
+            take.take(Tensor::CublasWorkspace, None)?
+        } else {
+            Slice::new(0, 0)
+        };
         let [loss, norm] = [take.take(Tensor::Loss, None)?, take.take(Tensor::GradNorm, None)?];
         let residual = |layer| take.take(half(Tensor::Residual), Some(layer));
         let residuals = (0..=config.n_layer()).map(residual).collect::<Result<_, _>>()?;
@@ -119,6 +126,7 @@ impl Room {
             token_order,
             table,
             parts,
+            workspace,
             loss,
             norm,
             residuals,

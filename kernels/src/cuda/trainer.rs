@@ -12,6 +12,7 @@ use super::{
         encoder_backward::TokenOrder,
         global_norm::{self, global_norm},
     },
+    products::{Own, Products},
     room::{Parameter, Room},
 };
 use crate::{
@@ -30,6 +31,8 @@ pub struct Trainer {
     layout: Layout,
     sizes: Sizes,
     plan: CudaTraining,
+    // Before the room, a part of which it has.
+    products: Box<dyn Products>,
     room: Room,
     table: adamw_update::Table,
     tokens: TokenOrder,
@@ -39,11 +42,31 @@ pub struct Trainer {
 
 impl Trainer {
     /// Allocates everything a run needs, as its plan has it. Parameters and moments are zero until they are written.
+    /// Matrices are multiplied by our own kernels.
     ///
     /// # Errors
     /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated; the model
     /// is larger than this machine can address, or one that the kernels are not made for.
     pub fn new(device: &Device, config: &GptConfig, plan: CudaTraining) -> Result<Self, CudaError> {
+        Self::with_products(device, config, plan, Box::new(Own))
+    }
+
+    /// The same with matrices multiplied by another, for whose [`Products::multiplier`] the plan was made. One that
+    /// rehearses has done every product of the run when this returns.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`CudaError::NotPlanned`] where the plan has less room for it than it needs.
+    pub fn with_products(
+        device: &Device,
+        config: &GptConfig,
+        plan: CudaTraining,
+        mut products: Box<dyn Products>,
+    ) -> Result<Self, CudaError> {
+        let (needed, planned) = (products.multiplier().workspace_bytes(), plan.multiplier.workspace_bytes());
+        if planned < needed {
+            let asked = format!("{needed} bytes of workspace for {}", products.name());
+            return Err(CudaError::NotPlanned { asked, planned: format!("{planned} bytes") });
+        }
         let too_large = |_: TooLarge| CudaError::TooLarge { what: "the model", value: config.n_embd() };
         let layout = Layout::new(config).map_err(too_large)?;
         let t = usize::try_from(config.block_size()).map_err(|_| too_large(TooLarge))?;
@@ -51,6 +74,7 @@ impl Trainer {
         let room = Room::new(device, config, &plan)?;
         // What pads the vocabulary is zero and stays so; gaps between tensors are never told apart from them.
         device.zero(room.arena.whole())?;
+        products.begin(room.workspace);
         let parameter = |(i, of): (usize, &Parameter)| adamw_update::Parameter {
             weight: of.weight,
             master: Some(of.master),
@@ -61,11 +85,24 @@ impl Trainer {
         };
         let parameters: Vec<_> = room.parameters.iter().enumerate().map(parameter).collect();
         let table = adamw_update::Table::new(&parameters)?;
-        device.write(room.table, table.words())?;
         let n = usize::try_from(room.inputs.len()).map_err(|_| too_large(TooLarge))?;
         let tokens = TokenOrder::new(sizes.v as u64)?;
         let (inputs, targets) = (vec![0; n], vec![0; n]);
-        Ok(Self { device: device.clone(), layout, sizes, plan, room, table, tokens, inputs, targets })
+        let device = device.clone();
+        let mut trainer = Self { device, layout, sizes, plan, products, room, table, tokens, inputs, targets };
+        if trainer.products.rehearses() {
+            trainer.run(Some(Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE }))?;
+            trainer.products.settle();
+            trainer.device.zero(trainer.room.arena.whole())?;
+        }
+        trainer.device.write(trainer.room.table, trainer.table.words())?;
+        Ok(trainer)
+    }
+
+    /// Who multiplies matrices, and what is to be said of it.
+    #[must_use]
+    pub fn products(&self) -> &dyn Products {
+        self.products.as_ref()
     }
 
     /// What was to be allocated.
@@ -224,6 +261,7 @@ impl Trainer {
         self.device.write(room.targets, &self.targets)?;
         let model = Model {
             device: &self.device,
+            products: self.products.as_ref(),
             layout: &self.layout,
             sizes: self.sizes,
             room,

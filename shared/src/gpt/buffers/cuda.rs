@@ -11,7 +11,8 @@ pub mod workspace;
 
 pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
-pub use planner::{DoesNotFit, RESERVE_BYTES, plan};
+pub use planner::{DoesNotFit, RESERVE_BYTES, plan, plan_with};
+pub use workspace::Multiplier;
 
 use std::collections::BTreeSet;
 
@@ -61,6 +62,8 @@ pub struct CudaTraining {
     pub chunk_rows: u64,
     /// Rows of the embedding with padding: what logits have columns.
     pub padded_vocab_size: u64,
+    /// Who multiplies matrices.
+    pub multiplier: Multiplier,
 }
 
 /// A buffer before it has a place.
@@ -94,17 +97,33 @@ impl List {
 }
 
 impl CudaTraining {
-    /// The arena of a run with micro-batches of `batch_size` sequences; `recompute` has an entry for each block.
+    /// The arena of a run with micro-batches of `batch_size` sequences whose products are our own kernels; `recompute` has
+    /// an entry for each block.
     ///
     /// # Errors
     /// A tensor is larger than any machine's memory.
     pub fn new(config: &GptConfig, batch_size: u64, recompute: Vec<Recompute>) -> Result<Self, TensorTooLarge> {
+        Self::with_multiplier(config, batch_size, recompute, Multiplier::Own)
+    }
+
+    /// The same, with the room that those who multiply matrices need besides.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_multiplier(
+        config: &GptConfig,
+        batch_size: u64,
+        recompute: Vec<Recompute>,
+        multiplier: Multiplier,
+    ) -> Result<Self, TensorTooLarge> {
         let padded_vocab_size = config.vocab_size().next_multiple_of(ROW_MULTIPLE);
         let rows = batch_size.saturating_mul(config.block_size());
         let chunk_rows = chunk_rows(rows, padded_vocab_size);
         let trainer_parts = workspace::parts_elements(rows, chunk_rows, config.n_embd(), padded_vocab_size);
         let unpadded = Dims::without_card(config, batch_size);
-        let dims = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, trainer_parts, ..unpadded };
+        let cublas_workspace_bytes = multiplier.workspace_bytes();
+        let padded = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, ..unpadded };
+        let dims = Dims { trainer_parts, cublas_workspace_bytes, ..padded };
 
         let mut list = List { buffers: Buffers::new(dims), alive: vec![] };
         let whole = (Moment::FIRST, Moment::LAST);
@@ -120,6 +139,9 @@ impl CudaTraining {
         {
             list.add(tensor, None, whole)?;
         }
+        if cublas_workspace_bytes > 0 {
+            list.add(Tensor::CublasWorkspace, None, whole)?;
+        }
         for scalar in [Tensor::Loss, Tensor::GradNorm] {
             list.add(scalar, None, whole)?;
         }
@@ -128,7 +150,7 @@ impl CudaTraining {
         list.add(Tensor::Logits, None, (Moment::Head, Moment::Head))?;
 
         let (slots, bytes) = place(list.wanted());
-        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size })
+        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size, multiplier })
     }
 
     /// What is alive by categories in the moment in which most is, in their order; what the arena has besides lies between

@@ -8,7 +8,7 @@ use std::{
 
 use headroom_fake_cuda::{Here, library};
 use headroom_kernels::{
-    cuda::{Bf16, CudaError, Device, driver},
+    cuda::{Allocation, Bf16, CublasLt, CudaError, Device, Own, Products, driver},
     rng::Stream,
 };
 
@@ -105,6 +105,35 @@ fn holds_in(seeds: &[u64], check: impl Fn(&Device) -> Outcome) {
             panic!("by the order of seed {seed}: {wrong:?} {fault}");
         }
     }
+}
+
+/// Somebody who multiplies matrices, with the room that it needs.
+#[derive(Debug)]
+pub struct Way {
+    /// Who.
+    pub products: Box<dyn Products>,
+    _workspace: Allocation<u8>,
+}
+
+/// Our kernels, and cuBLASLt: the emulated one, or the host's where a card is used and has one.
+pub fn ways(device: &Device) -> Result<Vec<Way>, Wrong> {
+    let mut all: Vec<Box<dyn Products>> = vec![Box::new(Own)];
+    all.extend(cublaslt(device).map(|library| Box::new(library) as Box<dyn Products>));
+    let ready = |mut products: Box<dyn Products>| {
+        let workspace = device.allocate(products.multiplier().workspace_bytes())?;
+        products.begin(workspace.slice());
+        Ok(Way { products, _workspace: workspace })
+    };
+    all.into_iter().map(ready).collect()
+}
+
+/// The library, which the emulated card always has.
+pub fn cublaslt(device: &Device) -> Option<CublasLt> {
+    if has_card() {
+        return CublasLt::find(device, None).ok();
+    }
+    let path = library().expect("cargo builds the library with this test");
+    Some(CublasLt::at(device, &path, None).expect("it is the library of products too"))
 }
 
 /// Holds that a check finds a mistake of `mutations.txt`, by one of the orders at least: as a fault or as wrong numbers.

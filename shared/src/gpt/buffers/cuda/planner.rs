@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{CudaTraining, Recompute};
+use super::{CudaTraining, Multiplier, Recompute};
 use crate::{
     gpt::{GptConfig, tensors::TensorTooLarge},
     units::human_size,
@@ -36,12 +36,25 @@ pub fn plan(
     batch_size: u64,
     free_bytes: u64,
 ) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
+    plan_with(config, batch_size, free_bytes, Multiplier::Own)
+}
+
+/// The same where others than our kernels may multiply matrices.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with(
+    config: &GptConfig,
+    batch_size: u64,
+    free_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
     let n_layer = usize::try_from(config.n_layer()).unwrap_or(usize::MAX);
     let at = |step: usize| {
         let (level, n_raised) = (step / n_layer, step % n_layer);
         let of = |level: usize| Recompute::ALL[level.min(Recompute::ALL.len() - 1)];
         let recompute = (0..n_layer).map(|layer| of(if layer < n_raised { level + 1 } else { level })).collect();
-        CudaTraining::new(config, batch_size, recompute)
+        CudaTraining::with_multiplier(config, batch_size, recompute, multiplier)
     };
     // More steps never take more than one buffer more, which is shared: between levels it can rise by that, so that the
     // steps are tried in their order.

@@ -122,3 +122,25 @@ fn what_does_not_fit_says_what_it_takes() {
     let least = arena(Recompute::Block, 0.0).bytes;
     assert!(error.needed_bytes <= least && error.needed_bytes > 4 * GIB, "{error}");
 }
+
+/// A whole number of blocks, so that the arena grows by that and by nothing else.
+#[test]
+fn the_librarys_room_is_planned_to_the_byte() {
+    let config = gpt2(12, 0.0);
+    let recompute = vec![Recompute::None; 12];
+    let own = CudaTraining::new(&config, 4, recompute.clone()).expect("small");
+    for (major, mebibytes) in [(8, 4), (9, 32), (12, 32)] {
+        let multiplier = Multiplier::cublaslt(major);
+        let with = CudaTraining::with_multiplier(&config, 4, recompute.clone(), multiplier).expect("small");
+        assert_eq!(with.bytes - own.bytes, mebibytes << 20, "{major}.x");
+        assert_eq!(with.slots.len(), own.slots.len() + 1);
+        let room =
+            with.slots.iter().find(|slot| slot.buffer.stored.tensor == Tensor::CublasWorkspace).expect("planned");
+        assert_eq!((room.buffer.bytes, room.alive), (mebibytes << 20, (Moment::FIRST, Moment::LAST)));
+    }
+    assert!(own.slots.iter().all(|slot| slot.buffer.stored.tensor != Tensor::CublasWorkspace));
+    let fits =
+        |free_bytes| plan_with(&config, 4, free_bytes, Multiplier::cublaslt(9)).expect("small").expect("it fits");
+    assert!(fits(own.bytes).recompute > own.recompute, "the room is not there for nothing");
+    assert_eq!(fits(own.bytes + (32 << 20)).recompute, own.recompute);
+}
