@@ -3,6 +3,7 @@
 //!
 //! Everything is told on the thread where it happened, and no teller waits for a viewer, for an alert or for the disk.
 
+mod inbox;
 mod keeper;
 mod owners;
 #[cfg(all(test, target_os = "linux"))]
@@ -11,7 +12,7 @@ mod soak;
 use std::{
     io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError, mpsc::SyncSender},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use headroom_shared::protocol::event::{Event, What};
@@ -22,7 +23,8 @@ use crate::{
     telemetry::{self, Observed, Sampler},
     webhook::Webhook,
 };
-use keeper::{Keeper, News};
+use inbox::{Inbox, News};
+use keeper::Keeper;
 use owners::Owners;
 
 /// Runs that may still have processes: those that have not ended come whatever their number.
@@ -44,7 +46,7 @@ pub struct Rig {
 #[derive(Clone)]
 struct Tellers {
     hub: Hub,
-    news: SyncSender<News>,
+    news: Arc<Inbox>,
     owners: Arc<Mutex<Owners>>,
 }
 
@@ -54,8 +56,7 @@ impl Rig {
     /// # Errors
     /// The system gives no thread.
     pub fn start(folder: &Path, keep: Keep, name: &str, webhook: Option<Webhook>) -> io::Result<Self> {
-        let (news, received) = keeper::channel();
-        let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
+        let tellers = Tellers { hub: Hub::default(), news: Arc::default(), owners: Arc::default() };
         let hub = tellers.hub.clone();
         let told = tellers.clone();
         let store = Store::open(folder, keep, move |what| match what {
@@ -66,7 +67,7 @@ impl Rig {
             *tellers.owners() = Owners::new(&runs);
         }
         store.append(None, What::AgentStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
-        let keeper = Keeper::start(received, store.clone(), name.to_owned(), webhook)?;
+        let keeper = Keeper::start(Arc::clone(&tellers.news), store.clone(), name.to_owned(), webhook)?;
         let options = telemetry::Options { library: None, disk_folder: folder.to_owned() };
         let kept = store.clone();
         let sampler = telemetry::start(options, move |what| tellers.observe(what, &kept))?;
@@ -91,13 +92,13 @@ impl Tellers {
 
     fn event(&self, event: Event) {
         self.owners().event(event.run.as_deref(), &event.what);
-        self.say(News::Event(event.clone()));
+        self.news.put(News::Event(event.clone()));
         self.hub.event(event);
     }
 
     fn observe(&self, what: Observed, store: &Store) {
         if !matches!(what, Observed::Slow(_) | Observed::Driver(_)) {
-            self.say(News::Observed(what.clone()));
+            self.news.put(News::Observed(what.clone()));
         }
         match what {
             Observed::Driver(driver) => self.hub.driver(driver),
@@ -106,7 +107,6 @@ impl Tellers {
                 self.hub.gpus(gpus);
             }
             Observed::Telemetry(telemetry) => {
-                let telemetry = Arc::new(telemetry);
                 store.telemetry(Arc::clone(&telemetry));
                 self.hub.telemetry(telemetry);
             }
@@ -119,10 +119,5 @@ impl Tellers {
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
         }
-    }
-
-    fn say(&self, news: News) {
-        // Full is said by the next moment again, and at the end nobody listens.
-        let _ = self.news.try_send(news);
     }
 }
