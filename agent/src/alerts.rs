@@ -149,6 +149,11 @@ impl Alerts {
         }
     }
 
+    /// Whether a value is beyond its bound and may soon have been for long enough.
+    pub fn is_rising(&self) -> bool {
+        self.levels.iter().any(|(.., level)| level.is_rising())
+    }
+
     fn card_back(&mut self, uuid: &str) -> Vec<Raised> {
         self.lost_before.remove(uuid);
         let was_lost = self.lost.remove(uuid);

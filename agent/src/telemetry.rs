@@ -11,6 +11,7 @@ mod clock;
 pub mod energy;
 mod facts;
 mod faults;
+mod handles;
 mod holders;
 mod host;
 mod library;
@@ -29,8 +30,8 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        Arc, Condvar, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
     },
     thread,
     time::{Duration, Instant},
@@ -70,8 +71,8 @@ pub enum Observed {
     Driver(DriverState),
     /// The list of cards changed; the whole of it.
     Inventory(Vec<Gpu>),
-    /// Ten times a second, while a driver answers.
-    Telemetry(Telemetry),
+    /// Ten times a second, while a driver answers. Several keep it.
+    Telemetry(Arc<Telemetry>),
     /// Once a second, with a driver or without.
     Slow(Slow),
     /// A card stopped answering: its UUID.
@@ -90,8 +91,7 @@ pub enum Observed {
 /// Threads that read; they end when this is dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Dropped, they tell the threads to end.
-    stops: Vec<Sender<()>>,
+    stop: Arc<Stop>,
     /// Says nothing, and closes when all have ended.
     ended: Receiver<()>,
     end_max: Duration,
@@ -108,17 +108,16 @@ pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) 
     let tell = Arc::new(tell);
     let start = Instant::now();
     let (running, ended) = channel();
-    let mut sampler = Sampler { stops: Vec::new(), ended, end_max: END_MAX };
+    let sampler = Sampler { stop: Arc::default(), ended, end_max: END_MAX };
     let (tell_fast, tell_faults) = (Arc::clone(&tell), Arc::clone(&tell));
     sampler.repeat("telemetry", PERIOD, start, running.clone(), move |now| {
         reader.read(now).into_iter().for_each(&*tell_fast);
     })?;
     let listening = running.clone();
     sampler.repeat("telemetry, slow", SLOW_PERIOD, start, running, move |now| tell(Observed::Slow(slow.read(now))))?;
-    let (stop, stopped) = channel::<()>();
-    sampler.stops.push(stop);
+    let stop = Arc::clone(&sampler.stop);
     thread::Builder::new().name("telemetry, faults".to_owned()).spawn(move || {
-        faults::watch(&shared, &stopped, &*tell_faults);
+        faults::watch(&shared, &stop, &*tell_faults);
         // NVML ends before the thread is said to have.
         drop(shared);
         drop(listening);
@@ -126,24 +125,47 @@ pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) 
     Ok(sampler)
 }
 
+/// Tells the threads to end. A channel would do, and costs as much at each moment as to read a card.
+#[derive(Debug, Default)]
+struct Stop {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn is_set(&self) -> bool {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until it is set; gives whether it is.
+    fn wait(&self, timeout: Duration) -> bool {
+        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(is_set, timeout, |is_set| !*is_set);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
 impl Sampler {
     fn repeat(
-        &mut self,
+        &self,
         name: &str,
         period: Duration,
         start: Instant,
         running: Sender<()>,
         mut read: impl FnMut(Moment) + Send + 'static,
     ) -> io::Result<()> {
-        let (stop, stopped) = channel::<()>();
-        self.stops.push(stop);
+        let stop = Arc::clone(&self.stop);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut ticks = Ticks::new(start, period);
             loop {
                 read(Moment { wall_ms: now_ms(), since_start: start.elapsed() });
-                match stopped.recv_timeout(ticks.wait(Instant::now())) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                if stop.wait(ticks.wait(Instant::now())) {
+                    break;
                 }
             }
             // NVML ends before the thread is said to have.
@@ -156,7 +178,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.stops.clear();
+        self.stop.set();
         let _ = self.ended.recv_timeout(self.end_max);
     }
 }

@@ -3,7 +3,8 @@
 //! Cargo builds it with the tests of whoever names it under `[dev-dependencies]`, beside their executables: [`library`]
 //! finds it. The scenario is the file `scenario.json` beside the library that was loaded, so that a test that copies
 //! the library into a folder of its own steers that copy alone; where there is none, the file that `HEADROOM_FAKE_NVML`
-//! names. It is read anew whenever it changed, at `nvmlInit`, and when cards are counted or asked for.
+//! names. It is read anew whenever it changed, at `nvmlInit`, when cards are counted or asked for, and when the memory of
+//! the first one is read.
 
 mod calls;
 pub mod scenario;
