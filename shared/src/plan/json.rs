@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Oom, Plan, basis::Basis};
+use super::{Oom, Plan, basis::Basis, builtin::Row};
 use crate::{advice::Advice, gpt::tensors::Category, hardware::Device, memory::program::Phase, text::Table};
 
 /// The schema's number.
@@ -21,6 +21,7 @@ pub struct Document<'a> {
     peak: PeakRow,
     oom: &'a Option<Oom>,
     basis: &'a Basis,
+    builtin: Row,
     fixes: Vec<Value>,
 }
 
@@ -77,6 +78,7 @@ impl Plan {
             },
             oom: &self.oom,
             basis: &self.basis,
+            builtin: Row::of(&self.request, table),
             fixes: advice.fixes.iter().map(|fix| fix.json(table)).collect(),
         }
     }
