@@ -3,9 +3,11 @@
 //!
 //! It allocates one arena, and the plan of it is the trainer's own: what stands here is what it takes, to the byte.
 
-use serde::Serialize;
-
-use super::{Request, signed_difference};
+use super::{
+    Request,
+    json::{Node, number, words},
+    signed_difference,
+};
 use crate::{
     dtype::Dtype,
     gpt::buffers::cuda::{
@@ -34,19 +36,6 @@ pub struct Builtin {
     pub headroom_bytes: i64,
     /// What each block computes again.
     pub recompute: Vec<Recompute>,
-}
-
-/// As `headroom plan --json` has it; where it is not supported, figures are null.
-#[derive(Debug, Serialize)]
-pub struct Row {
-    supported: bool,
-    reason: Option<String>,
-    fits: bool,
-    allocated_bytes: Option<u64>,
-    device_used_bytes: Option<u64>,
-    recompute: Vec<&'static str>,
-    headroom_bytes: Option<i64>,
-    reserve_bytes: u64,
 }
 
 /// Plans the run for it, on the card as it is asked about.
@@ -113,26 +102,25 @@ fn again(recompute: &[Recompute]) -> Text {
     if first == last || last == Recompute::None { of(first) } else { text::again_less(of(first)) }
 }
 
-impl Row {
-    /// The row of a request; `table` says the reason.
-    #[must_use]
-    pub fn of(request: &Request, table: &Table) -> Self {
-        let (builtin, reason) = match builtin(request) {
-            Ok(builtin) => (Some(builtin), None),
-            Err(reason) => (None, Some(table.say(&reason))),
-        };
-        let known = builtin.as_ref();
-        Self {
-            supported: reason.is_none(),
-            reason,
-            fits: known.is_some_and(|known| known.fits),
-            allocated_bytes: known.map(|known| known.allocated_bytes),
-            device_used_bytes: known.map(|known| known.device_used_bytes),
-            headroom_bytes: known.map(|known| known.headroom_bytes),
-            recompute: known.map_or_else(Vec::new, |known| known.recompute.iter().map(|level| level.name()).collect()),
-            reserve_bytes: RESERVE_BYTES,
-        }
-    }
+/// As `headroom plan --json` has it; where the run is not supported, figures are null. `table` says the reason.
+#[must_use]
+pub fn node(request: &Request, table: &Table) -> Node {
+    let (builtin, reason) = match builtin(request) {
+        Ok(builtin) => (Some(builtin), None),
+        Err(reason) => (None, Some(table.say(&reason))),
+    };
+    let known = builtin.as_ref();
+    let levels = known.map_or(&[][..], |known| &known.recompute);
+    Node::Object(vec![
+        ("supported", number(known.is_some())),
+        ("reason", words(reason.as_deref())),
+        ("fits", number(known.is_some_and(|known| known.fits))),
+        ("allocated_bytes", number(known.map(|known| known.allocated_bytes))),
+        ("device_used_bytes", number(known.map(|known| known.device_used_bytes))),
+        ("recompute", Node::List(levels.iter().map(|level| words(Some(level.name()))).collect())),
+        ("headroom_bytes", number(known.map(|known| known.headroom_bytes))),
+        ("reserve_bytes", number(RESERVE_BYTES)),
+    ])
 }
 
 #[cfg(test)]

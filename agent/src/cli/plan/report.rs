@@ -91,7 +91,7 @@ fn builtin_trainer(plan: &Plan, style: &Style) -> String {
     let detail = text::builtin_detail(text::size(trainer.allocated_bytes), text::size(plan.peak.max_allocated_bytes));
     let ink = if trainer.fits { Ink::Fits } else { Ink::DoesNotFit };
     let answer: String = style.wrapped(&answer, 0).lines().map(|line| style.paint(ink, line) + "\n").collect();
-    answer + &style.wrapped(&detail.to_string(), 0)
+    answer + &style.wrapped(&detail.to_string(), 0) + &style.wrapped(text::english().word(text::BUILTIN_NEEDS), 0)
 }
 
 /// Peaks by phase: numbers, and a bar against the card.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{gpt::tensors::BLOCK_BYTES, order::order};
+use crate::gpt::tensors::BLOCK_BYTES;
 
 /// What is to be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,10 @@ pub fn pack(pieces: &[Piece]) -> Packed {
     let mut offsets = vec![0_u64; pieces.len()];
     let mut placed: Vec<usize> = Vec::with_capacity(pieces.len());
     let mut bytes = 0_u64;
-    for i in order(pieces.len(), &|a, b| pieces[b].bytes.cmp(&pieces[a].bytes)) {
+    // There are few, and sorting them is more code for a page to fetch than looking for the next.
+    while let Some(i) =
+        (0..pieces.len()).filter(|i| !placed.contains(i)).max_by_key(|&i| (pieces[i].bytes, std::cmp::Reverse(i)))
+    {
         let piece = &pieces[i];
         let mut offset = 0_u64;
         let end = |start: u64, of: usize| start.saturating_add(aligned(pieces[of].bytes));

@@ -65,7 +65,7 @@ fn what_it_cannot_do_is_said() {
         let request = request(settings, &options);
         let reason = builtin(&request).expect_err(settings).to_string();
         assert!(reason.contains(why), "{settings}: {reason}");
-        let row = serde_json::to_value(Row::of(&request, english())).expect("JSON");
+        let row = node(&request, english()).into_value();
         assert_eq!((&row["supported"], &row["fits"]), (&false.into(), &false.into()));
         assert_eq!(row["reason"], reason.as_str());
         assert!(row["allocated_bytes"].is_null() && row["headroom_bytes"].is_null());
