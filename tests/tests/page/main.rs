@@ -9,6 +9,7 @@ mod accessible;
 mod agent;
 mod bench;
 mod browser;
+mod builtin;
 mod demo;
 mod diagnose;
 mod embed;

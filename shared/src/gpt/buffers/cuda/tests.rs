@@ -144,3 +144,32 @@ fn the_librarys_room_is_planned_to_the_byte() {
     assert!(fits(own.bytes).recompute > own.recompute, "the room is not there for nothing");
     assert_eq!(fits(own.bytes + (32 << 20)).recompute, own.recompute);
 }
+
+/// A run's size is told without its list, and is that of the list for every choice.
+#[test]
+fn a_size_is_that_of_the_arena() {
+    for (n_layer, batch_size, dropout) in [(1, 1, 0.0), (2, 3, 0.1), (12, 64, 0.0), (12, 64, 0.2), (5, 12, 0.0)] {
+        let config = gpt2(n_layer, dropout);
+        let (most, least) = (size(&config, batch_size, u64::MAX).expect("small"), size(&config, batch_size, 0));
+        let least = least.expect("small");
+        assert!(most.recompute.iter().all(|&level| level == Recompute::None) && least.bytes <= most.bytes);
+        let mut seen = BTreeSet::new();
+        for share in 0..=50 {
+            let free_bytes = least.bytes + (most.bytes - least.bytes) / 50 * share;
+            let sized = size(&config, batch_size, free_bytes).expect("small");
+            let arena = CudaTraining::new(&config, batch_size, sized.recompute.clone()).expect("small");
+            assert_eq!((sized.bytes, &sized.recompute), (arena.bytes, &arena.recompute));
+            seen.insert(sized.recompute);
+        }
+        assert!(seen.len() > n_layer as usize, "{}", seen.len());
+    }
+}
+
+/// As many blocks as a plan may have are no more work than twelve, but for their parameters.
+#[test]
+fn a_thousand_blocks_are_planned() {
+    let config = gpt2(crate::gpt::MAX_N_LAYER, 0.0);
+    let sized = size(&config, 64, 0).expect("small");
+    assert_eq!(sized.recompute.len(), 1024);
+    assert!(size(&config, 64, sized.bytes).expect("small").bytes <= sized.bytes);
+}

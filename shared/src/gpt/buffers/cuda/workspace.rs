@@ -27,6 +27,8 @@ pub const NORM_THREADS: u64 = 384;
 pub const NORM_WARPS: [u64; 3] = [1, 4, 12];
 /// Channels that each warp has room for.
 pub const NORM_COLUMNS: u64 = 768;
+/// Channels of a row, at most.
+pub const NORM_COLUMNS_MAX: u64 = NORM_WARPS[NORM_WARPS.len() - 1] * NORM_COLUMNS;
 
 /// Who multiplies matrices, as far as a run's memory depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
