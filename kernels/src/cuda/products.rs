@@ -11,7 +11,7 @@ use super::{Bf16, CudaError, Device, Slice, ops::matmul};
 
 /// The products of linear layers, forward and backward. Sizes, shapes and errors are those of the functions of the same
 /// names in [`super::ops::matmul`].
-pub trait Products: fmt::Debug + Send {
+pub trait Products: fmt::Debug + Send + Sync {
     /// Who it is, for the person who starts a run.
     fn name(&self) -> String;
 

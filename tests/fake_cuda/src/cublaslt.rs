@@ -311,8 +311,11 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         if !state.products.states.contains(&library.addr()) {
             return Err(NOT_INITIALIZED);
         }
-        let (operation, _) = operation(state, desc, [a, b, c, out])?;
+        let (operation, desc) = operation(state, desc, [a, b, c, out])?;
         let preference = of(&state.products.preferences, preference, "preference")?;
+        if desc.has_bias && desc.bias == 0 {
+            return Err(wrong("a product with a bias is to be chosen for before there is one"));
+        }
         let scenario = &state.scenario()?.cublaslt;
         if scenario.none_for_rows.contains(&operation.out.rows) {
             return Err(NOT_SUPPORTED);

@@ -294,9 +294,10 @@ impl Handle {
         self.made("cublasLtMatrixLayoutCreate", functions.layout_destroy, create)
     }
 
-    /// Tells the library of a product.
+    /// Tells the library of a product, and of a vector that stands for all that it will be given, which it may look at
+    /// when it chooses.
     #[track_caller]
-    pub fn operation(&self, product: Product) -> Result<Operation, CudaError> {
+    pub fn operation(&self, product: Product, bias: Option<u64>) -> Result<Operation, CudaError> {
         let functions = self.functions;
         // SAFETY: as of every call.
         let create = |out| unsafe { (functions.desc_create)(out, COMPUTE_32F, R_32F) };
@@ -308,8 +309,9 @@ impl Handle {
                 self.set_desc(&desc, attribute, &OP_T)?;
             }
         }
-        if product.has_bias {
+        if let Some(bias) = bias {
             self.set_desc(&desc, DESC_EPILOGUE, &EPILOGUE_BIAS)?;
+            self.set_desc(&desc, DESC_BIAS_POINTER, &bias)?;
         }
         let [rows, columns, depth] = [product.rows, product.columns, product.depth];
         let a = self.layout(R_16BF, if product.a_is_transposed { [depth, rows] } else { [rows, depth] })?;

@@ -110,7 +110,7 @@ impl Chosen {
 
     #[track_caller]
     fn prepare(&mut self, device: &Device, shape: Shape, slices: Slices) -> Result<Option<Prepared>, CudaError> {
-        let operation = self.handle.operation(shape.product())?;
+        let operation = self.handle.operation(shape.product(), slices.bias)?;
         if let Some(algorithm) = self.kept_algorithm(&operation, shape) {
             return Ok(Some(Prepared { operation, algorithm }));
         }

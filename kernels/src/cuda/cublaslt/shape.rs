@@ -69,8 +69,6 @@ pub struct Product {
     pub a_is_transposed: bool,
     /// Whether the second matrix lies as (columns, depth).
     pub b_is_transposed: bool,
-    /// Whether a vector of `rows` is added to each column.
-    pub has_bias: bool,
     /// Whether the result is added to a third matrix.
     pub adds: bool,
     /// Whether the result is float32, else bfloat16.
@@ -99,7 +97,7 @@ const ALIGNMENT: u64 = 256;
 impl Slices {
     /// Whether all begin where the library's algorithms need it.
     pub fn are_aligned(&self) -> bool {
-        [self.a, self.b, self.c, self.out].iter().all(|address| address % ALIGNMENT == 0)
+        [self.a, self.b, self.c, self.out].iter().chain(&self.bias).all(|address| address.is_multiple_of(ALIGNMENT))
     }
 }
 
@@ -107,26 +105,24 @@ impl Shape {
     /// In the library's view.
     pub fn product(self) -> Product {
         let Self { which, n, c, oc } = self;
-        let forward = |has_bias, adds| Product {
+        let forward = |adds| Product {
             rows: oc,
             columns: n,
             depth: c,
             a_is_transposed: true,
             b_is_transposed: false,
-            has_bias,
             adds,
             is_wide: false,
         };
         match which {
-            Which::Forward { has_bias } => forward(has_bias, false),
-            Which::Residual { has_bias } => forward(has_bias, true),
+            Which::Forward { .. } => forward(false),
+            Which::Residual { .. } => forward(true),
             Which::Rows => Product {
                 rows: c,
                 columns: n,
                 depth: oc,
                 a_is_transposed: false,
                 b_is_transposed: false,
-                has_bias: false,
                 adds: false,
                 is_wide: false,
             },
@@ -136,7 +132,6 @@ impl Shape {
                 depth: n,
                 a_is_transposed: false,
                 b_is_transposed: true,
-                has_bias: false,
                 adds: accumulates,
                 is_wide: true,
             },
