@@ -283,6 +283,11 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     assert_eq!(plan["recompute"], serde_json::json!(["block", "block"]));
     assert!(said(&output).contains("are missing"));
 
+    // Where not even a context fits, the CPU does not quietly take the card's place.
+    machine.play(&card(1536 * MIB, 1500 * MIB));
+    let words = ["has no room for another process", "; others on the card: process 1073741824 with 1.17 GiB", "hint: "];
+    refused(machine.tiny(&["--device=auto"]).env("HEADROOM_NVML", &nvml), 1, &words);
+
     // Some of it would fit.
     machine.play(&card(1536 * MIB, 960 * MIB));
     let many = ["--device=cuda", "--n_embd=256", "--batch_size=4000", "--block_size=64"];
