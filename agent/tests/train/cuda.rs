@@ -215,14 +215,16 @@ fn a_plan_is_made_for_what_is_free() {
 /// PyTorch needs 40.7 GiB for it.
 #[test]
 fn gpt2_with_64_sequences_is_planned_for_a_card_of_12_gb() {
+    /// 11.69 GiB.
+    const VRAM: u64 = 12_552_041_923;
     let machine = Machine::of(&card(80 << 30, 0));
     let gpt2 = ["train", "--json", "--plan", "--dataset=fox", "--vocab_size=50257", "--device=cuda"];
     let more = ["--batch_size=64", "--block_size=1024", "--vram=11.69GiB", "--dtype=bfloat16", "--compile=True"];
     let output = finished(&mut machine.headroom(&[&gpt2[..], &more].concat()));
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((plan["fits"].as_bool(), plan["total_bytes"].as_u64()), (Some(true), Some(12_552_041_922)), "{plan}");
+    assert_eq!((plan["fits"].as_bool(), plan["total_bytes"].as_u64()), (Some(true), Some(VRAM)));
     let [bytes, free_bytes] = ["bytes", "free_bytes"].map(|key| plan[key].as_u64().expect("a size"));
-    assert!(bytes + 256 * MIB <= free_bytes && free_bytes < 12_552_041_922, "{bytes} of {free_bytes}");
+    assert!(bytes + 256 * MIB <= free_bytes && free_bytes < VRAM, "{bytes} of {free_bytes}");
     let levels = plan["recompute"].as_array().expect("a list");
     assert!(levels.len() == 12 && levels.iter().all(|level| level != "none"), "{levels:?}");
 }
@@ -280,6 +282,11 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     assert_eq!((output.status.code(), plan["fits"].as_bool()), (Some(1), Some(false)), "{plan}");
     assert_eq!(plan["recompute"], serde_json::json!(["block", "block"]));
     assert!(said(&output).contains("are missing"));
+
+    // Where not even a context fits, the CPU does not quietly take the card's place.
+    machine.play(&card(1536 * MIB, 1500 * MIB));
+    let words = ["has no room for another process", "; others on the card: process 1073741824 with 1.17 GiB", "hint: "];
+    refused(machine.tiny(&["--device=auto"]).env("HEADROOM_NVML", &nvml), 1, &words);
 
     // Some of it would fit.
     machine.play(&card(1536 * MIB, 960 * MIB));
