@@ -82,7 +82,9 @@ impl Owner {
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
         let host = link.trim_end().split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
-        Agent { owner: self, process, host }
+        let agent = Agent { owner: self, process, host };
+        eventually("history", || self.history.path().join("history.sqlite").exists().then_some(()));
+        agent
     }
 
     /// What history says without an agent.
@@ -154,7 +156,8 @@ impl Agent<'_> {
             if is(&last) {
                 return last;
             }
-            thread::sleep(Duration::from_millis(20));
+            // A token has its rate.
+            thread::sleep(Duration::from_millis(200));
         }
         panic!("{id} is not {what}: {last}\n{}", self.log(id));
     }

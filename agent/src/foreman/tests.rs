@@ -85,7 +85,6 @@ fn nothing_else_can_be_named() {
         "",
         ".",
         "..",
-        "fox",
         "fox.py\0",
         "fox.py ",
         "./fox.py",
