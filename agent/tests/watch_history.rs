@@ -259,7 +259,7 @@ fn an_error_of_its_card_explains_a_run_s_end() {
     let mut child =
         watch(&history, Some(&stage), &[], &["sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("it");
     let mut line = String::new();
-    std::io::BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its number");
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its number");
     let pid: u32 = line.trim().parse().expect("a number");
     scenario.cards[0].processes = vec![Process { pid, memory_used_bytes: Some(GIB), graphics: false }];
     stage.play(&scenario).expect("it is written");

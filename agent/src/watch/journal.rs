@@ -265,6 +265,11 @@ impl Journal {
                 self.builtin.is_on_cpu = true;
                 return;
             }
+            Printed::Recompute(what) => {
+                self.builtin.recompute = what;
+                self.plan();
+                return;
+            }
             Printed::Allocation(bytes) => {
                 self.builtin.bytes = Some(bytes);
                 self.plan();

@@ -42,6 +42,8 @@ pub enum Printed {
     OnCpu,
     /// `It will allocate … (N bytes)`, `Allocated N bytes`: all that `headroom train` allocates.
     Allocation(u64),
+    /// `Computed again in backward: …`: what `headroom train` does not keep on a card; none where it keeps everything.
+    Recompute(Option<String>),
     /// `saving checkpoint to …`: the folder.
     Checkpoint(String),
 }

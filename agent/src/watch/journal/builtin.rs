@@ -25,6 +25,8 @@ pub struct Builtin {
     pub is_on_cpu: bool,
     /// What it allocates.
     pub bytes: Option<u64>,
+    /// What it computes again.
+    pub recompute: Option<String>,
     /// What was told of that.
     told: Option<PlanSummary>,
 }
@@ -55,7 +57,7 @@ impl Builtin {
             max_memory_reserved: bytes,
             phases: vec![(PHASE.to_owned(), peak_bytes)],
             is_builtin: true,
-            recompute: None,
+            recompute: self.recompute.clone(),
         };
         (self.told.as_ref() != Some(&plan)).then(|| {
             self.told = Some(plan.clone());

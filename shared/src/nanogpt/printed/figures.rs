@@ -3,7 +3,7 @@
 use super::Printed;
 use crate::protocol::run::{Evaluation, Iteration};
 
-/// Longest name of a checkpoint's folder that is kept.
+/// Longest name of a checkpoint's folder that is kept, and of a list of blocks.
 const MAX_FOLDER_BYTES: usize = 4096;
 
 /// What a line says.
@@ -28,6 +28,11 @@ pub(super) fn said(line: &str) -> Option<Printed> {
             let said = |start, end| line.strip_prefix(start)?.split_once(end)?.0.parse::<u64>().ok();
             let parameters = said("A GPT of ", " parameters: ").map(Printed::Builtin);
             parameters.or_else(|| said("Allocated ", " bytes").map(Printed::Allocation))
+        }
+        b'C' => {
+            let what = line.strip_prefix("Computed again in backward: ")?.trim_end().trim_end_matches('.');
+            let is_any = what != "nothing" && what.len() <= MAX_FOLDER_BYTES;
+            Some(Printed::Recompute(is_any.then(|| what.to_owned())))
         }
         b'I' => {
             let (_, bytes) = line.strip_prefix("It will allocate ")?.split_once('(')?;

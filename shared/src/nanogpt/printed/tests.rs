@@ -98,6 +98,10 @@ fn lines_that_people_print() {
     assert_eq!(only("A GPT of 801024 parameters: 4 layers, 4 heads"), [Printed::Builtin(801_024)]);
     assert_eq!(only("On the CPU, 2 threads, float32."), [Printed::OnCpu]);
     assert_eq!(only("It will allocate 21.3 MiB (22347776 bytes):"), [Printed::Allocation(22_347_776)]);
+    let again = |what: &str| only(&format!("Computed again in backward: {what}."));
+    assert_eq!(again("nothing"), [Printed::Recompute(None)]);
+    let what = "GELU and layer norms of blocks 0 to 3, nothing of block 4";
+    assert_eq!(again(what), [Printed::Recompute(Some(what.to_owned()))]);
     assert_eq!(only("Allocated 22347776 bytes, as planned."), [Printed::Allocation(22_347_776)]);
     for (loss, is) in [("nan", None), ("inf", None), ("-inf", None), ("-0.5", Some(-0.5))] {
         let read = only(&format!("iter 0: loss {loss}, time 1.00ms, mfu -100.00%"));

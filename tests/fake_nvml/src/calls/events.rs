@@ -30,20 +30,25 @@ pub struct EventData {
     compute_instance: c_uint,
 }
 
-/// Cards of each set, by its number, with how many of their errors were told.
-static SETS: Mutex<(usize, BTreeMap<usize, BTreeMap<usize, usize>>)> = Mutex::new((0, BTreeMap::new()));
+/// The last number that was given, and each set's cards with how many of their errors were told.
+struct Sets {
+    last: usize,
+    sets: BTreeMap<usize, BTreeMap<usize, usize>>,
+}
 
-fn with_sets<T>(change: impl FnOnce(&mut (usize, BTreeMap<usize, BTreeMap<usize, usize>>)) -> T) -> T {
+static SETS: Mutex<Sets> = Mutex::new(Sets { last: 0, sets: BTreeMap::new() });
+
+fn with_sets<T>(change: impl FnOnce(&mut Sets) -> T) -> T {
     change(&mut SETS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlEventSetCreate(out: *mut Handle) -> c_uint {
     system("nvmlEventSetCreate", |_, _| {
-        let number = with_sets(|(last, sets)| {
-            *last += 1;
-            sets.insert(*last, BTreeMap::new());
-            *last
+        let number = with_sets(|all| {
+            all.last += 1;
+            all.sets.insert(all.last, BTreeMap::new());
+            all.last
         });
         unsafe { put(out, std::ptr::without_provenance_mut(number)) }
     })
@@ -52,7 +57,7 @@ unsafe extern "C" fn nvmlEventSetCreate(out: *mut Handle) -> c_uint {
 #[unsafe(no_mangle)]
 extern "C" fn nvmlEventSetFree(set: Handle) -> c_uint {
     system("nvmlEventSetFree", |_, _| {
-        with_sets(|(_, sets)| sets.remove(&set.addr())).map(drop).ok_or(code::INVALID_ARGUMENT)
+        with_sets(|all| all.sets.remove(&set.addr())).map(drop).ok_or(code::INVALID_ARGUMENT)
     })
 }
 
@@ -64,8 +69,8 @@ extern "C" fn nvmlDeviceRegisterEvents(device: Handle, kinds: c_ulonglong, set: 
         }
         // What happened before is told to nobody.
         let n_before = card.xids.iter().filter(|(at_s, _)| *at_s <= time_s).count();
-        with_sets(|(_, sets)| {
-            let cards = sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
+        with_sets(|all| {
+            let cards = all.sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
             cards.insert(unfold(device).0, n_before);
             Ok(())
         })
@@ -78,8 +83,8 @@ unsafe extern "C" fn nvmlEventSetWait_v2(set: Handle, out: *mut EventData, timeo
     loop {
         let mut found = None;
         let answer = system("nvmlEventSetWait_v2", |scenario, time_s| {
-            with_sets(|(_, sets)| {
-                let cards = sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
+            with_sets(|all| {
+                let cards = all.sets.get_mut(&set.addr()).ok_or(code::INVALID_ARGUMENT)?;
                 for (card, n_told) in cards {
                     let xids = scenario.cards.get(*card).map_or(&[][..], |card| &card.xids);
                     if let Some(&(_, xid)) = xids.get(*n_told).filter(|(at_s, _)| *at_s <= time_s) {
