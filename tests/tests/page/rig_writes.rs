@@ -1,19 +1,30 @@
-//! A run's checkpoint that writes in the rig's page: what is fetched of it, and what happens to it meanwhile. The stand-in
-//! for the agent gives out a checkpoint that `headroom train` made.
+//! A run's checkpoint that writes in the rig's page: what is fetched of it, and what happens to it meanwhile. A stand-in for
+//! the agent gives out a checkpoint that `headroom train` made; at last the agent itself trains and gives it out.
 
-use std::{path::Path, process::Command, sync::LazyLock};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    sync::LazyLock,
+    time::Duration,
+};
 
 use headroom_kernels::weights::{CHECKSUMS, read_header};
+use headroom_tests::server::Server;
 use serde_json::{Value, json};
 
 use crate::{
     accessible::violations,
     agent::{Agent, hello},
-    means::named,
-    page::{LAPTOP, PHONE, Page},
-    rig::{open_paired, rig, until_says, until_state},
+    means::{Means, named},
+    page::{LAPTOP, PHONE, Page, tell_of},
+    rig::{go, open_paired, rig, until_says, until_state},
 };
 
+/// How long an agent may take to begin a run, to make its data and to train.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Iterations of two checkpoints of one run.
 const ITERS: [u64; 2] = [2, 3];
 const ENDED: &str =
@@ -37,7 +48,7 @@ fn trained(headroom: &Path, folder: &Path, iters: u64) -> Vec<u8> {
     command.arg(format!("--max_iters={iters}")).arg("--out_dir=out");
     let output = command.output().expect("headroom runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
+    fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
 }
 
 /// What a greeting says of the run's checkpoint.
@@ -64,7 +75,7 @@ async fn press(page: &Page) {
 }
 
 async fn until_ended(page: &Page) {
-    page.until("the text ends", ENDED).await;
+    page.until_for(PATIENCE, "the text ends", ENDED).await;
     let text: String = page.value("document.querySelector('[data-testid=writes-text]').textContent").await;
     assert!(text.starts_with("Once") && text.chars().count() > 50, "{text}");
 }
@@ -157,7 +168,7 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
     const TEST: &str = "the_panel_is_accessible_and_as_wide_as_its_page";
     writes(TEST, async |page, _| {
         let Some(axe) = named(TEST, "HEADROOM_AXE") else { return };
-        let axe = std::fs::read_to_string(axe).expect("axe-core's script");
+        let axe = fs::read_to_string(axe).expect("axe-core's script");
         press(page).await;
         until_ended(page).await;
         page.script(&axe).await;
@@ -177,5 +188,55 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
                 }
             }
         }
+    });
+}
+
+/// The keys of a tiny run that saves at once; one a line is a config.
+const TINY: &str = "n_layer = 1\nn_embd = 16\nn_head = 2\nblock_size = 32\nbatch_size = 2\neval_iters = 1\n\
+    gradient_accumulation_steps = 1\neval_interval = 1\nalways_save_checkpoint = True\nmax_iters = 2\ndataset = 'builtin'\n";
+
+/// Asks the agent, and gives the whole answer.
+fn asked(server: &Server, token: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(server.host()).expect("it listens");
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        server.host(),
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_run_that_the_agent_trains_writes_in_its_page() {
+    const TEST: &str = "a_run_that_the_agent_trains_writes_in_its_page";
+    let Some(means) = Means::of(TEST) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("config")).expect("a folder");
+    fs::write(folder.path().join("config/tiny.py"), TINY).expect("a config");
+    let server = Server::start_with(&means.headroom, |command| {
+        command.arg("--train").arg(folder.path());
+    });
+    let mut command = Command::new(&means.headroom);
+    command.args(["token", "add", "browser", "--scope", "control"]).env("HEADROOM_DATA_DIR", server.folder());
+    let output = command.output().expect("headroom runs");
+    let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
+    let order = asked(&server, &token, "POST /api/runs", r#"{"config":"tiny.py","device":"cpu"}"#);
+    assert!(order.starts_with("HTTP/1.1 201"), "{order}");
+    let address = server.link().to_owned();
+    let socket = address.replace("http", "ws");
+    tell_of(TEST, &means, &address, &[socket], None, async |page| {
+        go(page, "diagnose").await;
+        page.script(&format!("localStorage.setItem('headroom.token', '{token}')")).await;
+        go(page, "rig").await;
+        until_state(page, "Live").await;
+        page.until_for(PATIENCE, "it has saved", "document.querySelector('[data-testid=writes-which]')").await;
+        page.until_for(PATIENCE, "it has ended", "document.querySelector('.run__status--done')").await;
+        press(page).await;
+        until_ended(page).await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
     });
 }
