@@ -25,8 +25,8 @@ use crate::{
 
 /// How long an agent may take to begin a run, to make its data and to train.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Iterations of two checkpoints of one run.
-const ITERS: [u64; 2] = [2, 3];
+/// `max_iters` of two checkpoints of one run: nanoGPT's loop does one more.
+const MAX_ITERS: [u64; 2] = [2, 3];
 const ENDED: &str =
     "/(written|after .* tokens?)\\./.test(document.querySelector('[data-testid=writes-said]').textContent)";
 
@@ -34,18 +34,18 @@ const ENDED: &str =
 static CHECKPOINTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     let headroom = std::env::var_os("HEADROOM_BIN").expect("who gets here has it");
     let folder = tempfile::tempdir().expect("a folder");
-    ITERS.map(|iters| trained(Path::new(&headroom), folder.path(), iters))
+    MAX_ITERS.map(|max_iters| trained(Path::new(&headroom), folder.path(), max_iters))
 });
 
-/// A checkpoint of a tiny model, after so many iterations.
-fn trained(headroom: &Path, folder: &Path, iters: u64) -> Vec<u8> {
+/// A checkpoint of a tiny model, after one iteration more.
+fn trained(headroom: &Path, folder: &Path, max_iters: u64) -> Vec<u8> {
     let mut command = Command::new(headroom);
     command.current_dir(folder).arg("train");
     for key in ["n_layer=1", "n_embd=16", "n_head=2", "block_size=32", "batch_size=2", "eval_iters=1"] {
         command.arg(format!("--{key}"));
     }
     command.args(["--gradient_accumulation_steps=1", "--eval_interval=1", "--always_save_checkpoint=True"]);
-    command.arg(format!("--max_iters={iters}")).arg("--out_dir=out");
+    command.arg(format!("--max_iters={max_iters}")).arg("--out_dir=out");
     let output = command.output().expect("headroom runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
@@ -62,7 +62,7 @@ fn greeting(iter: u64, bytes: usize) -> Value {
 fn writes(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     rig(test, async |page, agent| {
         agent.save(&CHECKPOINTS[0]);
-        agent.answer(vec![greeting(ITERS[0], CHECKPOINTS[0].len())]);
+        agent.answer(vec![greeting(MAX_ITERS[0] + 1, CHECKPOINTS[0].len())]);
         open_paired(page).await;
         until_state(page, "Live").await;
         story(page, agent).await;
@@ -83,7 +83,7 @@ async fn until_ended(page: &Page) {
 #[test]
 fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
     writes("a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before", async |page, agent| {
-        until_says(page, "[data-testid=writes-which]", "iteration 2 ").await;
+        until_says(page, "[data-testid=writes-which]", "iteration 3 ").await;
         let fetched = "performance.getEntriesByType('resource').map((entry) => entry.name).join(' ')";
         let before: String = page.value(fetched).await;
         assert!(before.contains(".wasm") && !before.contains("worker"), "{before}");
@@ -95,7 +95,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         let said = page.text("[data-testid=writes-said]").await;
         assert!(said.contains("WebAssembly") || said.contains("WebGPU"), "{said}");
         assert!(!said.contains('\u{fffd}'), "{said}");
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
         // The head and the weights; the optimizer's moments and the checksums are nobody's here.
         let file = &CHECKPOINTS[0];
         let header = read_header(&mut std::io::Cursor::new(file)).expect("a checkpoint");
@@ -133,7 +133,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         page.browser.console().await;
         page.click("#writes-write").await;
         until_ended(page).await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 4").await;
         // The run saves on, and says so.
         agent.save(&CHECKPOINTS[0]);
         let checkpoint = json!({ "iter": 5000, "bytes": newer.len() });
@@ -141,7 +141,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         agent.say(json!({ "type": "event", "id": 13, "time_ms": 1, "run": "0123456789abcdef", "what": what }));
         until_says(page, "[data-testid=writes-newer]", "iteration 5,000").await;
         page.click("#writes-load").await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
         until_ended(page).await;
     });
 }
@@ -237,6 +237,6 @@ fn a_run_that_the_agent_trains_writes_in_its_page() {
         page.until_for(PATIENCE, "it has ended", "document.querySelector('.run__status--done')").await;
         press(page).await;
         until_ended(page).await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
     });
 }
