@@ -151,9 +151,14 @@ impl Page {
 
     /// Waits until an expression is true, and fails with what was waited for.
     pub async fn until(&self, what: &str, expression: &str) {
+        self.until_for(WAIT_MAX, what, expression).await;
+    }
+
+    /// The same, of what takes its time.
+    pub async fn until_for(&self, most: Duration, what: &str, expression: &str) {
         let start = Instant::now();
         while !self.value::<bool>(&format!("Boolean({expression})")).await {
-            assert!(start.elapsed() < WAIT_MAX, "waited in vain until {what}: {expression}");
+            assert!(start.elapsed() < most, "waited in vain until {what}: {expression}");
             tokio::time::sleep(POLL_EVERY).await;
         }
     }

@@ -1,21 +1,32 @@
-//! A run's checkpoint that writes in the rig's page: what is fetched of it, and what happens to it meanwhile. The stand-in
-//! for the agent gives out a checkpoint that `headroom train` made.
+//! A run's checkpoint that writes in the rig's page: what is fetched of it, and what happens to it meanwhile. A stand-in for
+//! the agent gives out a checkpoint that `headroom train` made; at last the agent itself trains and gives it out.
 
-use std::{path::Path, process::Command, sync::LazyLock};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    process::Command,
+    sync::LazyLock,
+    time::Duration,
+};
 
 use headroom_kernels::weights::{CHECKSUMS, read_header};
+use headroom_tests::server::Server;
 use serde_json::{Value, json};
 
 use crate::{
     accessible::violations,
     agent::{Agent, hello},
-    means::named,
-    page::{LAPTOP, PHONE, Page},
-    rig::{open_paired, rig, until_says, until_state},
+    means::{Means, named},
+    page::{LAPTOP, PHONE, Page, tell_of},
+    rig::{go, open_paired, rig, until_says, until_state},
 };
 
-/// Iterations of two checkpoints of one run.
-const ITERS: [u64; 2] = [2, 3];
+/// How long an agent may take to begin a run, to make its data and to train.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// `max_iters` of two checkpoints of one run: nanoGPT's loop does one more.
+const MAX_ITERS: [u64; 2] = [2, 3];
 const ENDED: &str =
     "/(written|after .* tokens?)\\./.test(document.querySelector('[data-testid=writes-said]').textContent)";
 
@@ -23,21 +34,21 @@ const ENDED: &str =
 static CHECKPOINTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     let headroom = std::env::var_os("HEADROOM_BIN").expect("who gets here has it");
     let folder = tempfile::tempdir().expect("a folder");
-    ITERS.map(|iters| trained(Path::new(&headroom), folder.path(), iters))
+    MAX_ITERS.map(|max_iters| trained(Path::new(&headroom), folder.path(), max_iters))
 });
 
-/// A checkpoint of a tiny model, after so many iterations.
-fn trained(headroom: &Path, folder: &Path, iters: u64) -> Vec<u8> {
+/// A checkpoint of a tiny model, after one iteration more.
+fn trained(headroom: &Path, folder: &Path, max_iters: u64) -> Vec<u8> {
     let mut command = Command::new(headroom);
     command.current_dir(folder).arg("train");
     for key in ["n_layer=1", "n_embd=16", "n_head=2", "block_size=32", "batch_size=2", "eval_iters=1"] {
         command.arg(format!("--{key}"));
     }
     command.args(["--gradient_accumulation_steps=1", "--eval_interval=1", "--always_save_checkpoint=True"]);
-    command.arg(format!("--max_iters={iters}")).arg("--out_dir=out");
+    command.arg(format!("--max_iters={max_iters}")).arg("--out_dir=out");
     let output = command.output().expect("headroom runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
+    fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
 }
 
 /// What a greeting says of the run's checkpoint.
@@ -51,7 +62,7 @@ fn greeting(iter: u64, bytes: usize) -> Value {
 fn writes(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
     rig(test, async |page, agent| {
         agent.save(&CHECKPOINTS[0]);
-        agent.answer(vec![greeting(ITERS[0], CHECKPOINTS[0].len())]);
+        agent.answer(vec![greeting(MAX_ITERS[0] + 1, CHECKPOINTS[0].len())]);
         open_paired(page).await;
         until_state(page, "Live").await;
         story(page, agent).await;
@@ -64,7 +75,7 @@ async fn press(page: &Page) {
 }
 
 async fn until_ended(page: &Page) {
-    page.until("the text ends", ENDED).await;
+    page.until_for(PATIENCE, "the text ends", ENDED).await;
     let text: String = page.value("document.querySelector('[data-testid=writes-text]').textContent").await;
     assert!(text.starts_with("Once") && text.chars().count() > 50, "{text}");
 }
@@ -72,7 +83,7 @@ async fn until_ended(page: &Page) {
 #[test]
 fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
     writes("a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before", async |page, agent| {
-        until_says(page, "[data-testid=writes-which]", "iteration 2 ").await;
+        until_says(page, "[data-testid=writes-which]", "iteration 3 ").await;
         let fetched = "performance.getEntriesByType('resource').map((entry) => entry.name).join(' ')";
         let before: String = page.value(fetched).await;
         assert!(before.contains(".wasm") && !before.contains("worker"), "{before}");
@@ -84,7 +95,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         let said = page.text("[data-testid=writes-said]").await;
         assert!(said.contains("WebAssembly") || said.contains("WebGPU"), "{said}");
         assert!(!said.contains('\u{fffd}'), "{said}");
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
         // The head and the weights; the optimizer's moments and the checksums are nobody's here.
         let file = &CHECKPOINTS[0];
         let header = read_header(&mut std::io::Cursor::new(file)).expect("a checkpoint");
@@ -122,7 +133,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         page.browser.console().await;
         page.click("#writes-write").await;
         until_ended(page).await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 4").await;
         // The run saves on, and says so.
         agent.save(&CHECKPOINTS[0]);
         let checkpoint = json!({ "iter": 5000, "bytes": newer.len() });
@@ -130,7 +141,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         agent.say(json!({ "type": "event", "id": 13, "time_ms": 1, "run": "0123456789abcdef", "what": what }));
         until_says(page, "[data-testid=writes-newer]", "iteration 5,000").await;
         page.click("#writes-load").await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
         until_ended(page).await;
     });
 }
@@ -157,7 +168,7 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
     const TEST: &str = "the_panel_is_accessible_and_as_wide_as_its_page";
     writes(TEST, async |page, _| {
         let Some(axe) = named(TEST, "HEADROOM_AXE") else { return };
-        let axe = std::fs::read_to_string(axe).expect("axe-core's script");
+        let axe = fs::read_to_string(axe).expect("axe-core's script");
         press(page).await;
         until_ended(page).await;
         page.script(&axe).await;
@@ -177,5 +188,55 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
                 }
             }
         }
+    });
+}
+
+/// The keys of a tiny run that saves at once; one a line is a config.
+const TINY: &str = "n_layer = 1\nn_embd = 16\nn_head = 2\nblock_size = 32\nbatch_size = 2\neval_iters = 1\n\
+    gradient_accumulation_steps = 1\neval_interval = 1\nalways_save_checkpoint = True\nmax_iters = 2\ndataset = 'builtin'\n";
+
+/// Asks the agent, and gives the whole answer.
+fn asked(server: &Server, token: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(server.host()).expect("it listens");
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        server.host(),
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn a_run_that_the_agent_trains_writes_in_its_page() {
+    const TEST: &str = "a_run_that_the_agent_trains_writes_in_its_page";
+    let Some(means) = Means::of(TEST) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("config")).expect("a folder");
+    fs::write(folder.path().join("config/tiny.py"), TINY).expect("a config");
+    let server = Server::start_with(&means.headroom, |command| {
+        command.arg("--train").arg(folder.path());
+    });
+    let mut command = Command::new(&means.headroom);
+    command.args(["token", "add", "browser", "--scope", "control"]).env("HEADROOM_DATA_DIR", server.folder());
+    let output = command.output().expect("headroom runs");
+    let token = String::from_utf8(output.stdout).expect("text").trim().to_owned();
+    let order = asked(&server, &token, "POST /api/runs", r#"{"config":"tiny.py","device":"cpu"}"#);
+    assert!(order.starts_with("HTTP/1.1 201"), "{order}");
+    let address = server.link().to_owned();
+    let socket = address.replace("http", "ws");
+    tell_of(TEST, &means, &address, &[socket], None, async |page| {
+        go(page, "diagnose").await;
+        page.script(&format!("localStorage.setItem('headroom.token', '{token}')")).await;
+        go(page, "rig").await;
+        until_state(page, "Live").await;
+        page.until_for(PATIENCE, "it has saved", "document.querySelector('[data-testid=writes-which]')").await;
+        page.until_for(PATIENCE, "it has ended", "document.querySelector('.run__status--done')").await;
+        press(page).await;
+        until_ended(page).await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
     });
 }

@@ -129,7 +129,14 @@ fn status(writes: &Writes) -> String {
     if writes.stage == Stage::Loading && writes.said.is_empty() {
         return t(text::RIG_WRITES_STARTING).to_owned();
     }
-    [writes.said.as_str(), &writes.rate, &writes.ended].join(" ")
+    let mut status = writes.said.clone();
+    for words in [&writes.rate, &writes.ended] {
+        if !words.is_empty() {
+            status.push_str(" · ");
+            status.push_str(words);
+        }
+    }
+    status
 }
 
 /// Begins a worker, and asks it for the run's newest checkpoint.
