@@ -16,7 +16,7 @@ use headroom_shared::protocol::{
     alert::{ALERTS_MAX, Alert, Fired},
     event::{Event, What},
     gpu::Gpu,
-    run::Run,
+    run::{Run, RunStatus},
 };
 
 use crate::telemetry::Observed;
@@ -59,7 +59,8 @@ impl Alerts {
     /// Goes on by these rules from what history has: alerts that are on, newest first, and runs. What is on and still
     /// holds does not go off again; what is known to be over is, and nothing is over as nothing is known yet.
     pub fn restore(&mut self, rules: &[Alert], fired: &[Fired], runs: &[Run], now_ms: u64) -> Vec<Raised> {
-        runs.iter().filter(|run| !run.status.has_ended()).for_each(|run| self.runs.progress(&run.id, now_ms));
+        let is_on = |run: &&Run| !run.status.has_ended() && run.status != RunStatus::Queued;
+        runs.iter().filter(is_on).for_each(|run| self.runs.progress(&run.id, now_ms));
         let lost_now = self.lost.clone();
         self.rules = distinct(rules);
         let mut raised = Vec::new();
@@ -144,8 +145,13 @@ impl Alerts {
                 let uuid = if self.lost.contains(uuid) { Some(uuid.clone()) } else { self.unknown() };
                 uuid.map_or_else(Vec::new, |uuid| self.card_back(&uuid))
             }
-            Observed::Driver(_) | Observed::Slow(_) => vec![],
+            Observed::Driver(_) | Observed::Slow(_) | Observed::Xid { .. } => vec![],
         }
+    }
+
+    /// Whether a value is beyond its bound and may soon have been for long enough.
+    pub fn is_rising(&self) -> bool {
+        self.levels.iter().any(|(.., level)| level.is_rising())
     }
 
     fn card_back(&mut self, uuid: &str) -> Vec<Raised> {

@@ -70,7 +70,11 @@ pub fn private_file() -> OpenOptions {
     options
 }
 
-fn make(folder: &Path) -> io::Result<()> {
+/// Makes a folder that only its owner looks into, where it is missing.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -9,6 +9,7 @@ mod cli;
 mod clock;
 mod data;
 mod folders;
+mod foreman;
 mod platform;
 mod random;
 mod rig;

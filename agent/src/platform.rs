@@ -2,18 +2,26 @@
 //! that a program may have open.
 //!
 //! [`Attendant`] waits for a child and hands signals on; [`screen`] gives a child a terminal of its own in the place of
-//! ours. Where a system has no such thing the twin says so by `None`. Besides, a system is named only where one call
+//! ours. A program that is to outlive this one stands [`apart`]. Where a system has no such thing the twin says so by `None`. Besides, a system is named only where one call
 //! differs: a file's owner and mode, the signals that end the server, the disk of a folder.
 
+#[cfg(unix)]
+mod apart_unix;
+#[cfg(windows)]
+mod apart_windows;
 mod limits;
 mod process;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
+pub use apart_unix::{CAN_ASK_TO_END, apart, ask_to_end, hand_on, own_session};
+#[cfg(unix)]
 pub use unix::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
 
 #[cfg(windows)]
 mod windows;
+#[cfg(windows)]
+pub use apart_windows::{CAN_ASK_TO_END, apart, ask_to_end, hand_on, own_session};
 #[cfg(windows)]
 pub use windows::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
 

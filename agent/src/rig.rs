@@ -3,6 +3,7 @@
 //!
 //! Everything is told on the thread where it happened, and no teller waits for a viewer, for an alert or for the disk.
 
+mod inbox;
 mod keeper;
 mod owners;
 #[cfg(all(test, target_os = "linux"))]
@@ -11,22 +12,24 @@ mod soak;
 use std::{
     io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError, mpsc::SyncSender},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use headroom_shared::protocol::event::{Event, What};
 
 use crate::{
+    foreman::{Bell, Cards, Foreman, Yard},
     server::hub::Hub,
     store::{Keep, Store, Told},
     telemetry::{self, Observed, Sampler},
     webhook::Webhook,
 };
-use keeper::{Keeper, News};
+use inbox::{Inbox, News};
+use keeper::Keeper;
 use owners::Owners;
 
-/// Runs that may still have processes: those that have not ended come whatever their number.
-const RUNS_MAX: usize = 1;
+/// Runs that may still have processes, which come before those that have ended: more than a machine has going on.
+const RUNS_MAX: usize = 1000;
 
 /// All of it, as long as it lives.
 #[derive(Debug)]
@@ -35,7 +38,11 @@ pub struct Rig {
     pub hub: Hub,
     // Fields are dropped in this order: nothing is read any more when the store writes what is left.
     sampler: Option<Sampler>,
+    /// Starts runs that wait.
+    yard: Option<Yard>,
     keeper: Option<Keeper>,
+    /// The agent's own runs.
+    pub foreman: Foreman,
     /// What is kept.
     pub store: Store,
 }
@@ -44,8 +51,10 @@ pub struct Rig {
 #[derive(Clone)]
 struct Tellers {
     hub: Hub,
-    news: SyncSender<News>,
+    news: Arc<Inbox>,
     owners: Arc<Mutex<Owners>>,
+    cards: Cards,
+    bell: Bell,
 }
 
 impl Rig {
@@ -53,9 +62,16 @@ impl Rig {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(folder: &Path, keep: Keep, name: &str, webhook: Option<Webhook>) -> io::Result<Self> {
-        let (news, received) = keeper::channel();
-        let tellers = Tellers { hub: Hub::default(), news, owners: Arc::default() };
+    pub fn start(
+        folder: &Path,
+        keep: Keep,
+        name: &str,
+        webhook: Option<Webhook>,
+        train: Option<&Path>,
+    ) -> io::Result<Self> {
+        let (bell, rung) = Bell::new();
+        let tellers = Tellers::new(bell.clone());
+        let cards = Arc::clone(&tellers.cards);
         let hub = tellers.hub.clone();
         let told = tellers.clone();
         let store = Store::open(folder, keep, move |what| match what {
@@ -66,17 +82,20 @@ impl Rig {
             *tellers.owners() = Owners::new(&runs);
         }
         store.append(None, What::AgentStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
-        let keeper = Keeper::start(received, store.clone(), name.to_owned(), webhook)?;
+        let keeper = Keeper::start(Arc::clone(&tellers.news), store.clone(), name.to_owned(), webhook)?;
+        let foreman = Foreman::new(folder, train, &store, cards, bell);
+        let yard = Yard::start(&foreman, rung)?;
         let options = telemetry::Options { library: None, disk_folder: folder.to_owned() };
         let kept = store.clone();
         let sampler = telemetry::start(options, move |what| tellers.observe(what, &kept))?;
-        Ok(Self { hub, sampler: Some(sampler), keeper: Some(keeper), store })
+        Ok(Self { hub, sampler: Some(sampler), yard: Some(yard), keeper: Some(keeper), foreman, store })
     }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
         self.sampler = None;
+        self.yard = None;
         // The store tells the keeper, and goes first; what it tells is dropped with it.
         self.store.close();
         self.keeper = None;
@@ -84,6 +103,11 @@ impl Drop for Rig {
 }
 
 impl Tellers {
+    fn new(bell: Bell) -> Self {
+        let (hub, news) = (Hub::default(), Arc::default());
+        Self { hub, news, owners: Arc::default(), cards: Arc::default(), bell }
+    }
+
     /// Nothing in it is left half changed where a thread panics.
     fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,22 +115,26 @@ impl Tellers {
 
     fn event(&self, event: Event) {
         self.owners().event(event.run.as_deref(), &event.what);
-        self.say(News::Event(event.clone()));
+        // A device is free, or something waits.
+        if matches!(event.what, What::RunStarted { .. } | What::RunStatus { .. } | What::RunDeleted) {
+            self.bell.ring();
+        }
+        self.news.put(News::Event(event.clone()));
         self.hub.event(event);
     }
 
     fn observe(&self, what: Observed, store: &Store) {
         if !matches!(what, Observed::Slow(_) | Observed::Driver(_)) {
-            self.say(News::Observed(what.clone()));
+            self.news.put(News::Observed(what.clone()));
         }
         match what {
             Observed::Driver(driver) => self.hub.driver(driver),
             Observed::Inventory(gpus) => {
                 store.inventory(&gpus);
+                self.cards.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&gpus);
                 self.hub.gpus(gpus);
             }
             Observed::Telemetry(telemetry) => {
-                let telemetry = Arc::new(telemetry);
                 store.telemetry(Arc::clone(&telemetry));
                 self.hub.telemetry(telemetry);
             }
@@ -118,11 +146,8 @@ impl Tellers {
             }
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
+            // The watcher of a run that dies of it says so.
+            Observed::Xid { .. } => {}
         }
-    }
-
-    fn say(&self, news: News) {
-        // Full is said by the next moment again, and at the end nobody listens.
-        let _ = self.news.try_send(news);
     }
 }

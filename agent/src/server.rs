@@ -5,7 +5,7 @@
 //! server too.
 
 pub mod access;
-mod api;
+pub mod api;
 pub mod archive;
 pub mod assets;
 mod connection;
@@ -15,8 +15,9 @@ mod headers;
 pub mod host;
 pub mod hub;
 #[cfg(test)]
-mod made;
+pub mod made;
 mod metrics;
+pub mod orders;
 mod share;
 mod socket;
 mod stall;
@@ -40,11 +41,13 @@ use tokio::{
 };
 
 use access::Access;
+use api::checkpoint::CHECKPOINT_READS_MAX;
 use archive::Archive;
 use assets::Assets;
 use error::Refusal;
 use host::Hosts;
 use hub::Hub;
+use orders::Orders;
 use tls::Tls;
 
 /// Viewers at once: a class with its phones, or every page that a fleet's owners leave open.
@@ -53,7 +56,7 @@ pub const VIEWERS_MAX: u32 = 1024;
 const GREETINGS_MAX: u32 = 256;
 /// Connections at once that are no sockets; further ones wait in the system's queue. A browser opens six.
 const CONNECTIONS_MAX: u32 = 512;
-/// Files that the program has open besides: its history's, the listener, a terminal.
+/// Files that the program has open besides: its history's, checkpoints that are fetched, the listener, a terminal.
 const OTHER_FILES: u32 = 128;
 /// Files that may have to be open at once.
 pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + CONNECTIONS_MAX + OTHER_FILES;
@@ -80,6 +83,8 @@ pub struct State {
     pub hub: Hub,
     /// What was.
     pub archive: Arc<dyn Archive>,
+    /// The agent's own runs.
+    pub orders: Arc<dyn Orders>,
     /// What the machine is called.
     pub name: String,
     /// Of this start.
@@ -88,6 +93,8 @@ pub struct State {
     viewers: Semaphore,
     /// Places of sockets whose client did not say yet who it is.
     greetings: Arc<Semaphore>,
+    /// Places of answers that read one.
+    checkpoint_reads: Arc<Semaphore>,
     /// Turns true once.
     stopping: watch::Sender<bool>,
 }
@@ -99,7 +106,7 @@ impl State {
         hosts: Hosts,
         access: Access,
         hub: Hub,
-        archive: Arc<dyn Archive>,
+        (archive, orders): (Arc<dyn Archive>, Arc<dyn Orders>),
         (name, session): (String, String),
     ) -> Self {
         Self {
@@ -108,10 +115,12 @@ impl State {
             access,
             hub,
             archive,
+            orders,
             name,
             session,
             viewers: Semaphore::new(VIEWERS_MAX as usize),
             greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
+            checkpoint_reads: Arc::new(Semaphore::new(CHECKPOINT_READS_MAX)),
             stopping: watch::Sender::new(false),
         }
     }

@@ -22,6 +22,7 @@ mod slow;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod trainings;
 mod writer;
 
 use std::{path::Path, sync::Arc};
@@ -38,7 +39,7 @@ use headroom_shared::protocol::{
 
 use crate::{clock::now_ms, platform::Process};
 pub use alerts::Kept;
-pub use archive::{Archive, Card};
+pub use archive::{Archive, Asked, Card};
 pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
@@ -75,9 +76,18 @@ pub enum Error {
     /// Several runs' numbers begin so, or several are called so: these among them.
     #[error("several runs are called {0}, or their numbers begin so: {1}")]
     Ambiguous(String, String),
-    /// A run that goes on is not deleted.
+    /// A run that goes on is not deleted, and does not begin anew.
     #[error("run {0} has not ended")]
     NotEnded(String),
+    /// A run that has ended is not stopped.
+    #[error("run {0} has ended already")]
+    HasEnded(String),
+    /// A run that somebody started by himself.
+    #[error("run {0} was not started by the agent, which may only watch it")]
+    NotOurs(String),
+    /// As many runs wait as may.
+    #[error("{0} runs wait already, and no more may")]
+    QueueFull(u64),
     /// No alert went off by that event, or none that is on.
     #[error("no alert is on that went off by event {0}")]
     NoAlert(u64),
@@ -265,6 +275,11 @@ impl Store {
         self.archive.dismiss(event, now_ms())
     }
 
+    /// What was, for those that ask it themselves.
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
     /// The newest events that have a line among what happened, up to a number and after a time, oldest first, at most
     /// so many.
     ///
@@ -289,9 +304,17 @@ impl Recorder {
     /// # Errors
     /// The system gives no thread.
     pub fn open(folder: &Path) -> std::io::Result<Self> {
+        Self::go_on(folder, None)
+    }
+
+    /// The same for a run that history has already.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn go_on(folder: &Path, run: Option<Run>) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new());
         let writer = Writer::new(HistoryFile::new(folder), Keep::default(), Role::Watcher);
-        let writer = writer.watched_by(Process::this());
+        let writer = writer.watched_by(Process::this()).watching(run);
         let thread = Thread::start(writer, Arc::clone(&queue), |_| {})?;
         Ok(Self { queue, thread })
     }

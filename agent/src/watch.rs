@@ -10,10 +10,12 @@ mod cards;
 mod child;
 mod contradiction;
 mod journal;
+mod log;
 mod passing;
 pub mod pattern;
 pub mod planned;
 pub mod remedy;
+mod xid;
 
 use std::{
     env,
@@ -48,6 +50,8 @@ pub use journal::{Ended, Record};
 
 /// How often time passes for a journal.
 const TICK: Duration = Duration::from_millis(100);
+/// A driver's error of a card is told within this after the run's end that it brought about.
+const FAULT_LATE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a run's number: nobody makes two alike.
 const ID_BYTES: usize = 8;
 /// Characters of a name that is made of a command.
@@ -72,6 +76,19 @@ pub struct Task {
     pub stall: Option<Duration>,
     /// The data folder, whose disk telemetry looks at.
     pub folder: Option<PathBuf>,
+    /// What it is as a run of the agent's.
+    pub owned: Option<Owned>,
+}
+
+/// A run that the agent starts: history has it already.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    /// Where its output goes.
+    pub log: PathBuf,
+    /// Where its checkpoint lies.
+    pub out: PathBuf,
+    /// The card that it trains on, as CUDA's variable would name it.
+    pub visible: Option<String>,
 }
 
 /// What is left of a run.
@@ -104,15 +121,26 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
     let mailbox = Mailbox::new();
     let started = Instant::now();
     let started_ms = clock::now_ms();
-    let mut child = child::start(&task.command, &task.variables, attendant, &mailbox)?;
+    let log = task.owned.as_ref().map(|owned| &*owned.log);
+    let mut child = child::start(&task.command, &task.variables, log, attendant, &mailbox)?;
     let cards = Arc::new(Mutex::new(Cards::default()));
-    record.append(&id, What::RunStarted { run: Box::new(started_run(&id, task, &child, started_ms)) });
+    record.append(
+        &id,
+        match task.owned {
+            Some(_) => What::RunResumed { pid: Some(child.id()) },
+            None => What::RunStarted { run: Box::new(started_run(&id, task, &child, started_ms)) },
+        },
+    );
     let settings = Settings {
         id: id.clone(),
         command: task.command.clone(),
         given: given(task),
         card: task.gpu.clone().map(Card::Named),
-        visible: env::var("CUDA_VISIBLE_DEVICES").ok(),
+        visible: match &task.owned {
+            Some(owned) => owned.visible.clone(),
+            None => env::var("CUDA_VISIBLE_DEVICES").ok(),
+        },
+        out: task.owned.as_ref().map(|owned| owned.out.clone()),
         pattern: task.pattern.clone(),
         stall: task.stall,
         started_ms,
@@ -125,7 +153,11 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
     let status = {
         // Telemetry ends with the child.
         let _sampler = watch_cards(task, &child, &cards);
-        attendant.wait(&mut child)?
+        let status = attendant.wait(&mut child)?;
+        if platform::ending(status) != Ending::Exited(0) {
+            wait_for_fault(&cards);
+        }
+        status
     };
     let ending = platform::ending(status);
     let mut told_to_end = None;
@@ -165,6 +197,18 @@ fn watch_cards(task: &Task, child: &Child, cards: &Arc<Mutex<Cards>>) -> Option<
         cards.lock().unwrap_or_else(PoisonError::into_inner).observe(&observed, is_ours);
     };
     telemetry::start(options, tell).ok()
+}
+
+/// Waits a moment for what the driver has to say of the cards that a run died on: it may say it after the run's end.
+fn wait_for_fault(cards: &Mutex<Cards>) {
+    let start = Instant::now();
+    let is_awaited = || {
+        let cards = cards.lock().unwrap_or_else(PoisonError::into_inner);
+        cards.was_seen() && cards.fault(None).is_none()
+    };
+    while is_awaited() && start.elapsed() < FAULT_LATE_MAX {
+        thread::sleep(TICK);
+    }
 }
 
 fn given(task: &Task) -> Option<Config> {

@@ -64,6 +64,7 @@ pub fn ensure(shell: &Shell, build: Build) -> Result<()> {
                 bundle::style_sheets_of(&dist, page)?;
                 texts::add_to(&dist, page)?;
             }
+            texts::add_of_worker(&dist)?;
             bundle::make_small(shell, &dist, build == Build::Release && tools.optimizers)
         },
     )?;

@@ -11,6 +11,8 @@ use std::{
 
 /// What a file of texts begins with; the rest is its page, its language and a hash.
 pub const PREFIX: &str = "text-";
+/// What the sections call that worker. The page has the name in web/src/components/rig/writes.rs.
+const WORKER: &str = "writes";
 
 /// Writes a page's texts and their names into its HTML, where boot.js looks for them.
 pub fn add_to(dist: &Path, page: &str) -> Result<()> {
@@ -30,6 +32,16 @@ pub fn add_to(dist: &Path, page: &str) -> Result<()> {
             .hint("does Trunk.toml's pattern_script still have data-wasm?"));
     };
     fs::write(&path, html).doing(|| format!("write {}", path.display()))
+}
+
+/// Writes the texts of the worker that writes in a rig's page, which it fetches itself when it is begun; without a hash in
+/// their names, as its program is.
+pub fn add_of_worker(dist: &Path) -> Result<()> {
+    for language in &LANGUAGES {
+        let name = format!("{PREFIX}{WORKER}-{}.txt", language.code);
+        fs::write(dist.join(&name), Table::packed(language, WORKER)).doing(|| format!("write {name}"))?;
+    }
+    Ok(())
 }
 
 /// The page's name in the sections of the texts.

@@ -77,6 +77,8 @@ impl Runs {
     /// Takes what happened to a run.
     pub fn event(&mut self, rules: &[Alert], run: &str, event: &Event) -> Vec<Raised> {
         match &event.what {
+            // One that waits makes no progress, and need not.
+            What::RunStarted { run } if run.status == RunStatus::Queued => vec![],
             What::RunStarted { .. }
             | What::RunConfig { .. }
             | What::RunParameters { .. }

@@ -26,8 +26,10 @@ use crate::{
     server::{
         self, FILES_MAX, State,
         access::{Access, file::FileError},
+        archive::Archive,
         assets::Assets,
         host::{Given, Hosts, Scheme},
+        orders::Orders,
         tls::{Tls, TlsError},
     },
     webhook::{self, Webhook},
@@ -163,8 +165,14 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let webhook =
         request.webhook.or_else(|| std::env::var(WEBHOOK_VARIABLE).ok().filter(|address| !address.is_empty()));
     let webhook = webhook.map(|address| Webhook::start(&address, |failure| print::note(&format!("{failure}\n"))));
-    let rig =
-        Rig::start(&folder, request.keep, &name, webhook.transpose().map_err(Error::Webhook)?).map_err(Error::Start)?;
+    let rig = Rig::start(
+        &folder,
+        request.keep,
+        &name,
+        webhook.transpose().map_err(Error::Webhook)?,
+        request.train.as_deref(),
+    )
+    .map_err(Error::Start)?;
     let scheme = if tls.is_some() { Scheme::Https } else { Scheme::Http };
     let address = listener.local_addr().map_err(Error::Start)?;
     let hosts = Hosts::of(address, Given { scheme, names: request.hosts, origins: request.origins });
@@ -172,10 +180,11 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let assets = Assets::embedded();
     let greeting = Greeting { address, has_page: assets.has_page(), n_files };
     greet(&greeting, &hosts, &access)?;
-    let following = tokio::spawn(access.clone().follow());
-    let state = State::new(assets, hosts, access, rig.hub.clone(), Arc::new(rig.store.clone()), (name, session));
+    let following = access.clone().follow_aside().map_err(Error::Start)?;
+    let asked: (Arc<dyn Archive>, Arc<dyn Orders>) = (Arc::new(rig.store.clone()), Arc::new(rig.foreman.clone()));
+    let state = State::new(assets, hosts, access, rig.hub.clone(), asked, (name, session));
     server::serve(listener, Arc::new(state), tls, shutdown).await;
-    following.abort();
+    drop(following);
     let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || drop(rig))).await;
     let left = if flushed.is_err() { "history did not take everything in time\n" } else { "" };
     print::note(&format!("{left}stopped\n"));

@@ -1,5 +1,6 @@
 //! `headroom watch`: somebody's own training as a child, its output untouched, and what is read of it kept.
 
+mod owned;
 mod said;
 
 use std::{ffi::OsString, io, time::Duration};
@@ -82,6 +83,8 @@ struct Request {
     stall_minutes: u64,
     retry: bool,
     folder: Option<std::path::PathBuf>,
+    /// It is a run of the agent's.
+    run_id: Option<String>,
 }
 
 impl InDataFolder for Request {
@@ -148,6 +151,16 @@ const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag::DATA_DIR,
+    // For the agent alone, and in no help: the run is in its queue.
+    Flag {
+        name: "run-id",
+        value: Some("ID"),
+        doc: "",
+        set: |request, id| {
+            request.run_id = Some(id.to_owned());
+            Ok(())
+        },
+    },
 ];
 
 /// The help of this command.
@@ -199,6 +212,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         stall_minutes: STALL_MINUTES,
         retry: false,
         folder: None,
+        run_id: None,
     };
     if parse("watch", FLAGS, options, &mut request, refuse)? == Parsed::Help {
         print::data(&help())?;
@@ -206,7 +220,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     }
     let command = command.filter(|command| !command.is_empty());
     let command = command.ok_or(UsageError::Missing { command: "watch", what: "a command behind `--`" })?;
-    watch_it(request, command)
+    match request.run_id.take() {
+        Some(id) => owned::watch_it(&id, request, command),
+        None => watch_it(request, command),
+    }
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
@@ -232,6 +249,7 @@ fn watch_it(request: Request, command: Vec<OsString>) -> Result<Exit, super::Err
         pattern: request.pattern,
         stall,
         folder: folder.ok(),
+        owned: None,
     };
     let mut attendant = Attendant::new().map_err(cannot)?;
     let mut id = watch::new_id();

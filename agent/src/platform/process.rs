@@ -22,6 +22,25 @@ impl Process {
         Some(Self { pid, began: Stat::of(pid)?.began, place: place()? })
     }
 
+    /// Asks it to end, by the signal that does; one that is gone, or another's, gets none.
+    pub fn ask_to_end(&self) {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+            let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
+            // Held before it is looked at: the number stays this process's meanwhile.
+            let held = pidfd_open(pid, PidfdFlags::empty());
+            if self.lives() != Some(true) {
+                return;
+            }
+            let _ = match held {
+                Ok(held) => pidfd_send_signal(held, Signal::TERM),
+                // Before Linux 5.3.
+                Err(_) => kill_process(pid, Signal::TERM),
+            };
+        }
+    }
+
     /// Whether it lives; `None` where that cannot be known from here.
     pub fn lives(&self) -> Option<bool> {
         if place()? != self.place {

@@ -4,6 +4,7 @@
 //! describes the same table, which a test holds against it both ways.
 
 mod alerts;
+pub mod checkpoint;
 mod export;
 mod pair;
 mod query;
@@ -12,6 +13,7 @@ mod runs;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod training;
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,8 +71,19 @@ const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/api/runs", needs: VIEW, answer: || routing::get(runs::list) },
     Route { method: "GET", path: "/api/runs/{id}", needs: VIEW, answer: || routing::get(runs::one) },
     Route { method: "DELETE", path: "/api/runs/{id}", needs: CONTROL, answer: || routing::delete(runs::delete) },
+    Route { method: "GET", path: "/api/training", needs: VIEW, answer: || routing::get(training::training) },
+    Route { method: "POST", path: "/api/runs", needs: CONTROL, answer: || routing::post(training::order) },
+    Route { method: "POST", path: "/api/runs/{id}/stop", needs: CONTROL, answer: || routing::post(training::stop) },
+    Route { method: "POST", path: "/api/runs/{id}/resume", needs: CONTROL, answer: || routing::post(training::resume) },
     Route { method: "GET", path: "/api/runs/{id}/events", needs: VIEW, answer: || routing::get(runs::events) },
     Route { method: "GET", path: "/api/runs/{id}/export.csv", needs: VIEW, answer: || routing::get(export::csv) },
+    // Answers HEAD too, as every GET.
+    Route {
+        method: "GET",
+        path: "/api/runs/{id}/checkpoint",
+        needs: VIEW,
+        answer: || routing::get(checkpoint::answer),
+    },
     Route { method: "GET", path: "/api/settings", needs: VIEW, answer: || routing::get(settings::get) },
     Route { method: "PUT", path: "/api/settings", needs: CONTROL, answer: || routing::put(settings::put) },
     Route {

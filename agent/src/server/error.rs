@@ -16,7 +16,7 @@ use super::{
     assets::AssetError,
     host::{HostError, OriginError},
 };
-use crate::store;
+use crate::{foreman, store};
 
 /// A refusal as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,30 @@ impl Refusal {
         let message = "The settings were changed elsewhere since they were read, and stay as they are now. Read them \
                        again, and set them with the ETag that comes with them.";
         Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+    }
+
+    /// A run has no checkpoint to give, and why.
+    pub fn no_checkpoint(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "no_checkpoint", message: message.into() }
+    }
+
+    /// A part of a checkpoint that is another meanwhile.
+    pub fn checkpoint_changed() -> Self {
+        let message = "The checkpoint was replaced by a newer one since it was read. Begin again with the newer one: \
+                       parts of two make no model.";
+        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+    }
+
+    /// A part of a file that it does not have, or several at once.
+    pub fn range(bytes: u64) -> Self {
+        let message = format!("This takes one range within its {bytes} bytes: `Range: bytes=FIRST-LAST`.");
+        Self { status: StatusCode::RANGE_NOT_SATISFIABLE, code: "range", message }
+    }
+
+    /// As many checkpoints are read as may be.
+    pub fn too_many_checkpoints() -> Self {
+        let message = "As many checkpoints are being fetched as this rig reads at once. Try again later.".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
     }
 
     /// The body is too long.
@@ -200,7 +224,28 @@ impl From<store::Error> for Refusal {
             store::Error::Changed => return Self::changed(),
             store::Error::Ambiguous(..) => (StatusCode::CONFLICT, "ambiguous_run"),
             store::Error::NotEnded(_) => (StatusCode::CONFLICT, "not_ended"),
+            store::Error::HasEnded(_) => (StatusCode::CONFLICT, "has_ended"),
+            store::Error::NotOurs(_) => (StatusCode::CONFLICT, "not_ours"),
+            store::Error::QueueFull(_) => (StatusCode::CONFLICT, "queue_full"),
             store::Error::Unusable(_) => (StatusCode::SERVICE_UNAVAILABLE, "history"),
+        };
+        Self { status, code, message: error.to_string() }
+    }
+}
+
+impl From<foreman::Error> for Refusal {
+    fn from(error: foreman::Error) -> Self {
+        use foreman::Error;
+        let (status, code) = match error {
+            Error::Store(error) => return error.into(),
+            Error::NotAllowed { .. } => (StatusCode::BAD_REQUEST, "not_allowed"),
+            Error::Name { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
+            Error::Unavailable(_) => (StatusCode::CONFLICT, "unavailable"),
+            Error::Elsewhere { .. } => (StatusCode::CONFLICT, "elsewhere"),
+            Error::CannotStop => (StatusCode::CONFLICT, "cannot_stop"),
+            Error::NothingSaved(_) => (StatusCode::CONFLICT, "nothing_saved"),
+            Error::NoCheckpoint(_) => (StatusCode::NOT_FOUND, "no_checkpoint"),
+            Error::Folder { .. } | Error::Program(_) => (StatusCode::SERVICE_UNAVAILABLE, "folder"),
         };
         Self { status, code, message: error.to_string() }
     }
@@ -226,6 +271,10 @@ pub async fn dress(request: Request, next: Next) -> Response {
     let refusal = response.extensions_mut().remove::<Refusal>();
     let Some(refusal) = refusal.filter(|_| for_programs) else { return response };
     let mut dressed = refusal.json();
+    // How long the file is of which a part was asked for that it does not have.
+    if let Some(range) = response.headers_mut().remove(header::CONTENT_RANGE) {
+        dressed.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
     // The routes know better what they take.
     if let Some(allow) = response.headers_mut().remove(header::ALLOW)
         && refusal.status == StatusCode::METHOD_NOT_ALLOWED

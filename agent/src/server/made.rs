@@ -1,7 +1,9 @@
 //! A past that is made up, and a state around it, for tests.
 
 use std::{
+    fs::File,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,7 +14,7 @@ use headroom_shared::protocol::{
     gpu::Gpu,
     history::History,
     reading::{Reading, Why},
-    run::{Iteration, Run},
+    run::{Iteration, Order, Run, RunStatus, Training},
 };
 
 use super::{
@@ -22,8 +24,12 @@ use super::{
     assets::Assets,
     host::{Given, Hosts},
     hub::Hub,
+    orders::Orders,
 };
-use crate::store::{Error, Subject};
+use crate::{
+    foreman,
+    store::{Error, Subject},
+};
 
 /// What is made up.
 #[derive(Debug, Default)]
@@ -33,6 +39,10 @@ pub struct Made {
     pub runs: Mutex<Vec<Run>>,
     pub settings: Mutex<Settings>,
     pub alerts: Mutex<Vec<Fired>>,
+    /// What was ordered.
+    pub ordered: Mutex<Vec<Order>>,
+    /// The checkpoint of every run that has an order.
+    pub checkpoint: Mutex<Option<PathBuf>>,
     /// Nothing can be read or written.
     pub broken: Mutex<bool>,
 }
@@ -143,10 +153,54 @@ impl Place {
         let (view, control) = (token("viewer", Scope::View), token("owner", Scope::Control));
         let access = Access::open(folder.path()).expect("tokens");
         let made = Arc::new(Made::default());
-        let archive: Arc<dyn Archive> = Arc::<Made>::clone(&made);
+        let asked: (Arc<dyn Archive>, Arc<dyn Orders>) = (Arc::<Made>::clone(&made), Arc::<Made>::clone(&made));
         let hosts = Hosts::of(address, given);
-        let state = State::new(assets, hosts, access, Hub::default(), archive, ("rig".into(), "session".into()));
+        let state = State::new(assets, hosts, access, Hub::default(), asked, ("rig".into(), "session".into()));
         Self { _folder: folder, file, state: Arc::new(state), made, view, control }
+    }
+}
+
+impl Made {
+    /// A run of the agent's.
+    fn own(&self, id: &str) -> Result<Run, foreman::Error> {
+        let run = self.run(id)?;
+        if run.order.is_some() { Ok(run) } else { Err(Error::NotOurs(id.to_owned()).into()) }
+    }
+}
+
+impl Orders for Made {
+    fn training(&self) -> Result<Training, foreman::Error> {
+        self.check()?;
+        Ok(Training { datasets: vec!["builtin".to_owned()], ..Training::default() })
+    }
+
+    fn order(&self, order: Order) -> Result<Run, foreman::Error> {
+        if order.config != "stories" {
+            return Err(foreman::Error::not_allowed("config", &order.config, &["stories".to_owned()]));
+        }
+        locked(&self.ordered).push(order.clone());
+        let run = Run { order: Some(order), status: RunStatus::Queued, ..run("ef") };
+        locked(&self.runs).push(run.clone());
+        Ok(run)
+    }
+
+    fn stop(&self, id: &str) -> Result<Run, foreman::Error> {
+        self.own(id)
+    }
+
+    fn resume(&self, id: &str) -> Result<Run, foreman::Error> {
+        self.own(id)
+    }
+
+    fn checkpoint(&self, id: &str) -> Result<File, foreman::Error> {
+        self.own(id)?;
+        let path = locked(&self.checkpoint).clone();
+        path.and_then(|path| File::open(path).ok()).ok_or_else(|| foreman::Error::NoCheckpoint(id.to_owned()))
+    }
+
+    fn deleted(&self, _: &Run) -> Result<(), foreman::Error> {
+        *locked(&self.checkpoint) = None;
+        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ const ALLOW_PRIVATE: HeaderName = HeaderName::from_static("access-control-allow-
 /// What an allowed page may send.
 const ALLOWED: [(HeaderName, &str); 3] = [
     (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, PUT, POST, DELETE"),
-    (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, if-match"),
+    (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, if-match, if-none-match, if-range, range"),
     (header::ACCESS_CONTROL_MAX_AGE, "600"),
 ];
 
@@ -38,8 +38,9 @@ pub async fn share(Extract(state): Extract<Arc<State>>, request: Request, next: 
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(header::VARY, HeaderValue::from_static("origin"));
-    // What a change of the settings has to name.
-    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag"));
+    // What a change of the settings has to name, and what a part of a checkpoint is part of.
+    let exposed = HeaderValue::from_static("accept-ranges, content-length, content-range, etag");
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     if asks {
         for (name, value) in ALLOWED {
             headers.insert(name, HeaderValue::from_static(value));

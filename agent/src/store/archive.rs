@@ -1,6 +1,8 @@
 //! History as it is asked: each question opens the file for itself, so that none holds another up, and works with or
 //! without an agent.
 
+mod trainings;
+
 use std::{path::Path, sync::Arc};
 
 use headroom_shared::protocol::{
@@ -23,6 +25,8 @@ use super::{
     resolution::Resolution,
     samples,
 };
+
+pub use trainings::Asked;
 
 /// Moments of telemetry that are read in one go at most: what is kept at full rate.
 const MOMENTS_MAX: usize = 36_000;
@@ -280,7 +284,7 @@ impl Archive {
         visit().map_err(|trouble| self.unusable(&trouble))
     }
 
-    fn change(&self, change: impl FnOnce(&mut Connection) -> Result<(), Refused>) -> Result<(), Error> {
+    fn change<T>(&self, change: impl FnOnce(&mut Connection) -> Result<T, Refused>) -> Result<T, Error> {
         let visit = || match self.file.visit()? {
             Some(mut connection) => change(&mut connection),
             None => Err(Refused::No(Error::Unusable("nothing was kept in this folder yet".to_owned()))),

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 use super::{
     alerts,
     samples::{from_sql, to_sql},
+    trainings,
 };
 use crate::platform::Process;
 
@@ -53,6 +54,7 @@ impl<'a> Batch<'a> {
         let id = from_sql(self.transaction.last_insert_rowid());
         alerts::apply(self.transaction, id, time_ms, run, what)?;
         if let Some(run) = run {
+            trainings::apply(self.transaction, time_ms, run, what)?;
             self.apply(time_ms, run, what)?;
         }
         Ok(id)
@@ -125,11 +127,15 @@ pub struct Watch {
 }
 
 /// The watches of all runs that have not ended: what a machine has going on, and what died since it was looked for.
+/// One that waits has none yet.
 ///
 /// # Errors
 /// What SQLite says.
 pub fn watches(connection: &Connection) -> rusqlite::Result<Vec<Watch>> {
-    let mut select = connection.prepare_cached("SELECT id, seen_ms, watcher FROM runs WHERE ended = 0")?;
+    let mut select = connection.prepare_cached(
+        "SELECT id, seen_ms, watcher FROM runs WHERE ended = 0 AND NOT EXISTS (SELECT 1 FROM trainings WHERE \
+         trainings.run = id AND place IS NOT NULL)",
+    )?;
     let watch =
         |row: &Row<'_>| Ok(Watch { run: row.get(0)?, seen_ms: from_sql(row.get(1)?), process: process(row.get(2)?) });
     select.query_map([], watch)?.collect()
@@ -250,6 +256,7 @@ pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite:
     transaction.execute("DELETE FROM runs WHERE id = ?1", [id])?;
     transaction.execute("DELETE FROM events WHERE run = ?1", [id])?;
     alerts::forget_run(transaction, id)?;
+    trainings::forget(transaction, id)?;
     let Ok(json) = serde_json::to_string(&What::RunDeleted) else { return Ok(()) };
     let sql = "INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)";
     transaction.execute(sql, (to_sql(now_ms), id, json)).map(|_| ())
@@ -272,7 +279,7 @@ fn of_json(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
 }
 
 /// Its watcher may have been killed since an agent looked, or with none there to look.
-fn as_it_stands(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
+pub(super) fn as_it_stands(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
     let Some(mut run) = of_json(row)? else { return Ok(None) };
     if !run.status.has_ended() && process(row.get(2)?).and_then(|watcher| watcher.lives()) == Some(false) {
         run.apply(from_sql(row.get(1)?), &What::RunStatus { status: RunStatus::Lost, energy_joules: None });
@@ -281,6 +288,6 @@ fn as_it_stands(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
 }
 
 /// A watcher's process, as it is written.
-fn process(text: Option<String>) -> Option<Process> {
+pub(super) fn process(text: Option<String>) -> Option<Process> {
     text.and_then(|text| text.parse().ok())
 }

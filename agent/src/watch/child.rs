@@ -3,16 +3,22 @@
 //! Each of our streams that is a terminal becomes a terminal for the child, so that it writes lines as it would, with
 //! colours and progress bars; any other becomes a pipe. Where our two streams are one file, the child's are one too, so
 //! that both keep their order. Standard input is ours, untouched.
+//!
+//! A child of the agent's writes into a log in their place.
 
 use std::{
     ffi::OsString,
     fs::File,
     io::{self, IsTerminal},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
 };
 
-use super::passing::{Mailbox, Stream, pass};
+use super::{
+    log::Log,
+    passing::{Mailbox, Stream, pass},
+};
 use crate::platform::{Attendant, is_same, our_outputs, pipe, screen};
 
 /// The way of one stream.
@@ -32,6 +38,7 @@ struct Way {
 pub fn start(
     command: &[OsString],
     variables: &[(String, String)],
+    log: Option<&Path>,
     attendant: &mut Attendant,
     mailbox: &Arc<Mailbox>,
 ) -> io::Result<Child> {
@@ -39,7 +46,8 @@ pub fn start(
     let mut child = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
     child.args(words).envs(variables.iter().map(|(name, value)| (name, value)));
     // What fails here is ours alone.
-    if let Ok([out, err]) = passed(attendant, mailbox) {
+    let streams = log.map_or_else(|| passed(attendant, mailbox), |log| logged(log, mailbox));
+    if let Ok([out, err]) = streams {
         child.stdout(out).stderr(err);
     }
     // The command holds the child's side too: dropped with it, so that the streams end when the child's do.
@@ -62,6 +70,14 @@ fn passed(attendant: &mut Attendant, mailbox: &Arc<Mailbox>) -> io::Result<[Stdi
         (out.theirs, err.theirs)
     };
     Ok([out_theirs, err_theirs].map(Stdio::from))
+}
+
+/// The child's side of a log, which both streams go to in their order.
+fn logged(log: &Path, mailbox: &Arc<Mailbox>) -> io::Result<[Stdio; 2]> {
+    let (from, theirs) = pipe()?;
+    let both = theirs.try_clone()?;
+    pass(Stream::Out, from, Log::open(log), mailbox)?;
+    Ok([theirs, both].map(Stdio::from))
 }
 
 fn way(ours: File, attendant: &mut Attendant) -> io::Result<Way> {

@@ -128,7 +128,7 @@ impl Mailbox {
 ///
 /// # Errors
 /// The system gives no thread.
-pub fn pass(stream: Stream, from: File, to: File, mailbox: &Arc<Mailbox>) -> io::Result<()> {
+pub fn pass(stream: Stream, from: File, to: impl Write + Send + 'static, mailbox: &Arc<Mailbox>) -> io::Result<()> {
     mailbox.lock().n_open += 1;
     let shared = Arc::clone(mailbox);
     let spawned = thread::Builder::new().name("pass".to_owned()).spawn(move || {
@@ -143,7 +143,7 @@ pub fn pass(stream: Stream, from: File, to: File, mailbox: &Arc<Mailbox>) -> io:
 }
 
 /// Returns at the end of either side, and closes both.
-fn pass_on(stream: Stream, mut from: File, mut to: File, mailbox: &Mailbox) {
+fn pass_on(stream: Stream, mut from: File, mut to: impl Write, mailbox: &Mailbox) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let n = match from.read(&mut piece) {
@@ -164,7 +164,7 @@ fn pass_on(stream: Stream, mut from: File, mut to: File, mailbox: &Mailbox) {
 }
 
 /// As `write_all`, and for a stream that was set not to wait.
-fn write(to: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+fn write(to: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),

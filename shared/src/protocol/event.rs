@@ -93,6 +93,13 @@ pub enum What {
         /// What came out.
         diagnosis: Diagnosis,
     },
+    /// Why it ended, as far as somebody knows: the trainer's last words, or what the driver reported of its card.
+    RunExplained {
+        /// A sentence or several, in English.
+        message: String,
+        /// The driver's error on its card, by NVIDIA's number.
+        xid: Option<u64>,
+    },
     /// It is started again, with changes.
     RunRetried {
         /// The run that follows.
@@ -175,6 +182,7 @@ impl What {
                 | Self::RunSaved { .. }
                 | Self::RunMemory { .. }
                 | Self::RunDiagnosed { .. }
+                | Self::RunExplained { .. }
                 | Self::Unknown
         )
     }

@@ -40,6 +40,7 @@ enum Kind {
     RunMemory,
     RunOom,
     RunDiagnosed,
+    RunExplained,
     RunRetried,
     RunStatus,
     RunDeleted,
@@ -83,6 +84,7 @@ pub struct FlatWhat {
     bytes: Option<u64>,
     message: Option<String>,
     diagnosis: Option<Diagnosis>,
+    xid: Option<u64>,
     next: Option<String>,
     changes: Option<Vec<(String, String)>>,
     status: Option<RunStatus>,
@@ -130,6 +132,7 @@ impl TryFrom<FlatWhat> for What {
             Kind::RunMemory => Self::RunMemory { gpu: needed(gpu, "gpu")?, bytes: needed(flat.bytes, "bytes")? },
             Kind::RunOom => Self::RunOom { message: needed(flat.message, "message")? },
             Kind::RunDiagnosed => Self::RunDiagnosed { diagnosis: needed(flat.diagnosis, "diagnosis")? },
+            Kind::RunExplained => Self::RunExplained { message: needed(flat.message, "message")?, xid: flat.xid },
             Kind::RunRetried => {
                 Self::RunRetried { next: needed(flat.next, "next")?, changes: needed(flat.changes, "changes")? }
             }

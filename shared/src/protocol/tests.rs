@@ -180,6 +180,7 @@ fn run() -> Run {
         contradiction: None,
         oom: None,
         diagnosis: None,
+        explanation: None,
         order: Some(Order { config: "stories".to_owned(), device: Some("cuda:0".to_owned()), ..Order::default() }),
         checkpoint: Some(Checkpoint { iter: 250, bytes: 130_000_000 }),
     }
@@ -330,6 +331,7 @@ fn every_event_has_its_form() {
         What::RunStopping,
         What::RunMemory { gpu: gpu(), bytes: 6 * GIB },
         What::RunOom { message: "CUDA out of memory.".to_owned() },
+        What::RunExplained { message: "The card fell off the bus.".to_owned(), xid: Some(79) },
         What::RunDiagnosed {
             diagnosis: Diagnosis {
                 sentence: "It failed on logits.".to_owned(),

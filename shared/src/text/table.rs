@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// The file that a page fetches for a language. Pages are `budget`, `diagnose`, `embed`, `demo`
-    /// and `rig`.
+    /// and `rig`; `writes` is the worker that a rig's page begins.
     #[cfg(not(target_arch = "wasm32"))]
     #[must_use]
     pub fn packed(language: &Language, page: &str) -> String {

@@ -1,7 +1,7 @@
 //! A stand-in for the agent: the page's files, a socket that says what a test tells it to, and answers to requests. What
 //! it says are the protocol's golden messages.
 
-use headroom_shared::protocol::Telemetry;
+use headroom_shared::protocol::{Telemetry, run::Training};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -49,10 +49,26 @@ struct Script {
     hellos: Vec<Value>,
     /// Method, path and body of each request.
     requests: Vec<(String, String)>,
-    /// Answers by the beginning of method and path.
+    /// Answers by the beginning of method and path; the longest that fits counts.
     rest: BTreeMap<String, (u16, Value)>,
     /// What is set, and how often it was: that is its tag.
     settings: (Value, u64),
+    checkpoint: Checkpoint,
+}
+
+/// The checkpoint of every run, and what happens to those who fetch it.
+#[derive(Default)]
+struct Checkpoint {
+    /// Its bytes; none where there is none.
+    file: Option<Vec<u8>>,
+    /// How often another took its place: that is its tag.
+    age: u64,
+    /// Answers that are yet to be given before a newer one takes its place.
+    until_replaced: Option<(u64, Vec<u8>)>,
+    /// Answers that are yet to break off.
+    n_broken: u64,
+    /// What is said to who has a token that is not good for it any more.
+    is_closed: bool,
 }
 
 /// A golden message.
@@ -64,6 +80,17 @@ pub fn golden(name: &str) -> Value {
 /// Now, as the agent counts.
 pub fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis()).expect("in range")
+}
+
+/// What may be started.
+pub fn training() -> Value {
+    let training = json!({
+        "configs": [{ "name": "tiny" }, { "name": "gpt2", "dataset": "owt", "max_iters": 5000 }],
+        "datasets": ["builtin", "owt"],
+        "devices": [{ "name": "cuda:0", "label": "GeForce RTX 4070" }, { "name": "cpu", "label": "CPU" }]
+    });
+    let _: Training = serde_json::from_value(training.clone()).expect("an answer of this version");
+    training
 }
 
 /// The golden greeting, at this moment.
@@ -96,6 +123,7 @@ impl Agent {
             ("GET /api/settings", (200, json!({}))),
             ("PUT /api/settings", (200, json!({}))),
             ("DELETE /api/alerts/", (200, json!({}))),
+            ("GET /api/training", (200, training())),
         ];
         let script = Script {
             dist: dist.to_owned(),
@@ -108,6 +136,7 @@ impl Agent {
             requests: vec![],
             rest: rest.map(|(path, answer)| (path.to_owned(), answer)).into(),
             settings: (golden("settings.json"), 1),
+            checkpoint: Checkpoint::default(),
         };
         let agent = Self { address, script: Arc::new(Mutex::new(script)) };
         let served = agent.clone();
@@ -161,6 +190,26 @@ impl Agent {
     /// Answers requests that begin so by this from now on.
     pub fn answer_rest(&self, asked: &str, status: u16, body: Value) {
         self.script().rest.insert(asked.to_owned(), (status, body));
+    }
+
+    /// Puts a checkpoint in the place of the one before.
+    pub fn save(&self, checkpoint: &[u8]) {
+        self.script().checkpoint.save(checkpoint.to_vec());
+    }
+
+    /// Puts one in its place once so many parts were answered.
+    pub fn save_after(&self, n_parts: u64, checkpoint: &[u8]) {
+        self.script().checkpoint.until_replaced = Some((n_parts, checkpoint.to_vec()));
+    }
+
+    /// So many answers with a part break off in their middle.
+    pub fn break_parts(&self, n_parts: u64) {
+        self.script().checkpoint.n_broken = n_parts;
+    }
+
+    /// Lets nobody have the checkpoint, or everybody who is paired.
+    pub fn close_checkpoint(&self, is_closed: bool) {
+        self.script().checkpoint.is_closed = is_closed;
     }
 
     /// Answers no request that an agent would.
@@ -241,7 +290,10 @@ impl Agent {
         let asked = first.trim_end_matches(" HTTP/1.1").to_owned();
         let body = String::from_utf8(body).expect("text");
         let is_known = header("authorization") == Some(&format!("bearer {TOKEN}"));
-        let answer = self.script().answer_to(&asked, &body, is_known, header("if-match"));
+        let answer = match asked.contains("/checkpoint") {
+            true => self.script().answer_part(&asked, is_known, header("range"), header("if-match")),
+            false => self.script().answer_to(&asked, &body, is_known, header("if-match")),
+        };
         match stream.write_all(&answer) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{asked}: {error}"),
             _ => {}
@@ -271,7 +323,7 @@ impl Script {
                 false => json(403, &json!({ "code": "bad_code", "message": "The code was used." })),
             };
         }
-        match self.rest.iter().find(|(beginning, _)| asked.starts_with(*beginning)) {
+        match self.rest.iter().rev().find(|(beginning, _)| asked.starts_with(*beginning)) {
             None => answer(404, "text/plain", b""),
             // What can be asked is no secret, and how a page sees that there is an agent.
             Some((_, (status, body))) if path == "/api/openapi.json" => json(*status, body),
@@ -279,6 +331,45 @@ impl Script {
             Some(_) if path == "/api/settings" => self.answer_settings(asked, body, condition),
             Some((_, (status, body))) => json(*status, body),
         }
+    }
+
+    /// As the agent, of which parts alone are asked: a part of another checkpoint than the one that is named is refused.
+    fn answer_part(&mut self, asked: &str, is_known: bool, range: Option<&str>, condition: Option<&str>) -> Vec<u8> {
+        self.requests.push((asked.to_owned(), range.unwrap_or_default().to_owned()));
+        let refused = |status, code, message| {
+            let refusal = json!({ "code": code, "message": message }).to_string();
+            answer(status, "application/json", refusal.as_bytes())
+        };
+        let checkpoint = &mut self.checkpoint;
+        match &mut checkpoint.until_replaced {
+            Some((0, newer)) => {
+                let newer = std::mem::take(newer);
+                checkpoint.until_replaced = None;
+                checkpoint.save(newer);
+            }
+            Some((n_parts, _)) => *n_parts -= 1,
+            None => {}
+        }
+        if !is_known || checkpoint.is_closed {
+            return refused(401, "bad_token", "This token is not known any more.");
+        }
+        let tag = format!("\"{}\"", checkpoint.age);
+        let Some(file) = &checkpoint.file else { return refused(404, "no_checkpoint", "There is none.") };
+        if condition.is_some_and(|condition| condition != tag) {
+            return refused(412, "changed", "The checkpoint was replaced.");
+        }
+        let ends = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let (first, last) = ends.expect("a page reads parts");
+        let number = |digits: &str| digits.parse::<usize>().expect("a number");
+        let (first, last) = (number(first), number(last).min(file.len() - 1));
+        let head =
+            format!("application/octet-stream\r\nETag: {tag}\r\nContent-Range: bytes {first}-{last}/{}", file.len());
+        let mut part = answer(206, &head, &file[first..=last]);
+        if checkpoint.n_broken > 0 {
+            checkpoint.n_broken -= 1;
+            part.truncate(part.len() - 1);
+        }
+        part
     }
 
     /// As the agent: a change names what it changes.
@@ -293,6 +384,13 @@ impl Script {
         }
         let body = self.settings.0.to_string();
         answer(200, &format!("application/json\r\nETag: {}", tag(self)), body.as_bytes())
+    }
+}
+
+impl Checkpoint {
+    fn save(&mut self, file: Vec<u8>) {
+        self.file = Some(file);
+        self.age += 1;
     }
 }
 

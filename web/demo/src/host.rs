@@ -1,5 +1,7 @@
 //! The one place that knows the browser: messages, time, files, the network, and the browser's regular expressions.
 
+pub mod remote;
+
 use std::ops::Range;
 
 use headroom_shared::demo::Tell;
@@ -8,16 +10,28 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Blob, DedicatedWorkerGlobalScope, File, Response};
 
+use crate::plain;
+use remote::{Remote, Unfetched};
+
 fn scope() -> DedicatedWorkerGlobalScope {
     js_sys::global().unchecked_into()
 }
 
 /// Tells the page.
 pub fn tell(tell: &Tell) {
-    if let Ok(json) = serde_json::to_string(tell) {
-        // A page that is gone hears nothing.
-        drop(scope().post_message(&JsValue::from_str(&json)));
+    match plain::messages(tell) {
+        Some(messages) => messages.iter().for_each(|message| post(message)),
+        None => {
+            if let Ok(json) = serde_json::to_string(tell) {
+                post(&json);
+            }
+        }
     }
+}
+
+/// A page that is gone hears nothing.
+pub fn post(message: &str) {
+    drop(scope().post_message(&JsValue::from_str(message)));
 }
 
 /// Milliseconds of the worker's clock.
@@ -69,6 +83,23 @@ pub enum Data {
     Chosen(Blob),
     /// All of it.
     Fetched(Vec<u8>),
+    /// It stays where it is, on another machine.
+    Remote(Remote),
+}
+
+/// Why bytes could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// The browser's words.
+    Said(String),
+    /// Of a file on another machine.
+    Unfetched(Unfetched),
+}
+
+impl From<Unfetched> for Unread {
+    fn from(why: Unfetched) -> Self {
+        Self::Unfetched(why)
+    }
 }
 
 impl Data {
@@ -89,20 +120,30 @@ impl Data {
         Ok(Self::Fetched(Uint8Array::new(&buffer).to_vec()))
     }
 
+    /// As text.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Fetched(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Self::Chosen(_) | Self::Remote(_) => String::new(),
+        }
+    }
+
     /// How many.
     pub fn bytes(&self) -> u64 {
         match self {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a file's length is whole")]
             Self::Chosen(blob) => blob.size() as u64,
             Self::Fetched(bytes) => bytes.len() as u64,
+            Self::Remote(remote) => remote.bytes(),
         }
     }
 
     /// Some of them; fewer where the file ends.
-    pub async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, String> {
+    pub async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Unread> {
         match self {
+            Self::Remote(remote) => Ok(remote.read(range).await?),
             Self::Chosen(blob) => {
-                let said = |error: JsValue| words(&error);
+                let said = |error: JsValue| Unread::Said(words(&error));
                 let slice = blob.slice_with_f64_and_f64(range.start as f64, range.end as f64).map_err(said)?;
                 let buffer: ArrayBuffer = JsFuture::from(slice.array_buffer()).await.map_err(said)?.unchecked_into();
                 Ok(Uint8Array::new(&buffer).to_vec())

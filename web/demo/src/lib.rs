@@ -7,6 +7,7 @@
 mod engine;
 mod host;
 mod model;
+mod plain;
 mod session;
 mod tokenizer;
 mod ways;

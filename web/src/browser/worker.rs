@@ -1,4 +1,4 @@
-//! The worker that runs the demo's model: one at a time, ended where another begins, so that nothing of it stays.
+//! The worker that runs the demo's model, or a checkpoint's: one at a time, ended where another begins, so that nothing of it stays.
 
 use std::cell::RefCell;
 
@@ -27,6 +27,16 @@ pub fn beside(name: &str) -> String {
 
 /// Begins a worker in the place of the one before. `hear` gets what it tells, or what stopped it.
 pub fn begin(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
+    begin_plain(move |told| match told.map(|json| serde_json::from_str(&json)) {
+        Ok(Ok(tell)) => hear(Ok(tell)),
+        // Both programs are of one build.
+        Ok(Err(_)) => {}
+        Err(reason) => hear(Err(reason)),
+    });
+}
+
+/// The same, for who reads its messages himself.
+pub fn begin_plain(hear: impl Fn(Result<String, String>) + Clone + 'static) {
     end();
     let options = WorkerOptions::new();
     options.set_type(WorkerType::Module);
@@ -36,9 +46,8 @@ pub fn begin(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
     };
     let told = hear.clone();
     let on_message = Closure::<dyn FnMut(MessageEvent)>::new(move |event: MessageEvent| {
-        let tell = event.data().as_string().and_then(|json| serde_json::from_str(&json).ok());
-        if let Some(tell) = tell {
-            told(Ok(tell));
+        if let Some(message) = event.data().as_string() {
+            told(Ok(message));
         }
     });
     let on_error = Closure::<dyn FnMut(Event)>::new(move |event: Event| {
@@ -69,9 +78,18 @@ pub fn ask(ask: &Ask) {
         Ask::Open { .. } => FILES.with_borrow(|files| files.iter().collect()),
         _ => Array::new(),
     };
+    post_with(&json, &files);
+}
+
+/// Asks the worker, by JSON that is made elsewhere.
+pub fn post(ask: &str) {
+    post_with(ask, &Array::new());
+}
+
+fn post_with(json: &str, files: &Array) {
     let message = Object::new();
     let set = |key: &str, value: &JsValue| Reflect::set(&message, &JsValue::from_str(key), value).is_ok();
-    let done = set("ask", &JsValue::from_str(&json)) && set("files", &files);
+    let done = set("ask", &JsValue::from_str(json)) && set("files", files);
     debug_assert!(done, "an object takes keys");
     WORKER.with_borrow(|worker| {
         if let Some(worker) = worker {

@@ -14,9 +14,11 @@ use crate::components::{
         gpu::Gpus,
         log::Log,
         neighbours::Neighbours,
+        orders::Orders,
         processes::Processes,
         run::RunPanel,
         status::{About, Status, Trouble},
+        writes::WritesPanel,
     },
 };
 
@@ -44,6 +46,8 @@ pub fn RigPage() -> impl IntoView {
                     <Trouble desk />
                     <Gpus desk />
                     <RunPanel desk />
+                    <Orders desk />
+                    <WritesPanel desk />
                     {part(move || has_cards.get().then(|| view! {
                         <Processes desk />
                         {history::chart(client)}

@@ -30,6 +30,8 @@ pub struct Request {
     pub keep: Keep,
     /// Where alerts are posted.
     pub webhook: Option<String>,
+    /// The folder whose configs and data sets may be trained.
+    pub train: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
     /// Certificate and key, where both are given.
@@ -46,6 +48,7 @@ impl Default for Request {
             origins: vec![],
             keep: Keep::default(),
             webhook: None,
+            train: None,
             certificate: None,
             key: None,
             tls: None,
@@ -148,6 +151,18 @@ pub const FLAGS: &[Flag<Request>] = &[
                 return Err(format!("{} is the least that an hour at full rate fits in", human_size(BYTES_MIN)).into());
             }
             request.keep.bytes_max = bytes;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "train",
+        value: Some("FOLDER"),
+        doc: "Lets a device of the scope control start trainings of what is in FOLDER, in\nnanoGPT's layout: config/*.py and data/*/, and the built-in stories",
+        set: |request, folder| {
+            if folder.is_empty() {
+                return Err("a folder has a name".to_owned().into());
+            }
+            request.train = Some(folder.into());
             Ok(())
         },
     },

@@ -10,7 +10,7 @@ use axum::{
 use headroom_shared::protocol::{event::Event, run::Run};
 
 use super::query::{self, Asked, Read};
-use crate::server::{State, archive::asked, error::Refusal};
+use crate::server::{State, archive::asked, error::Refusal, orders};
 
 /// Runs where nobody says how many.
 const RUNS: u64 = 100;
@@ -54,6 +54,14 @@ pub async fn events(
 pub async fn delete(Extract(state): Extract<Arc<State>>, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
     let id = query::run(id)?;
     // Those who watch are told by history, as of everything that happens.
-    asked(&state.archive, move |archive| archive.delete_run(&id)).await?;
+    let run = asked(&state.archive, move |archive| {
+        let run = archive.run(&id)?;
+        archive.delete_run(&id)?;
+        Ok(run)
+    });
+    let run = run.await?;
+    if run.order.is_some() {
+        orders::asked(&state.orders, move |orders| orders.deleted(&run)).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use headroom_shared::protocol::{
     alert::{Alert, Settings},
-    run::{Run, RunStatus},
+    run::{Order, Run, RunStatus},
 };
 use serde_json::Value;
 
@@ -56,8 +56,11 @@ fn every_route_is_described_and_every_description_is_a_route() {
 #[tokio::test]
 async fn every_description_is_answered_as_it_says() {
     let server = Server::start().await;
-    server.place.made.runs.lock().expect("no panic").push(run("ab"));
+    let ours = Run { order: Some(Order::default()), ..run("ab") };
+    server.place.made.runs.lock().expect("no panic").push(ours);
     server.place.made.alerts.lock().expect("no panic").push(fired(7));
+    let checkpoint = tempfile::NamedTempFile::new().expect("a file");
+    *server.place.made.checkpoint.lock().expect("no panic") = Some(checkpoint.path().to_owned());
     assert!(described().len() > 10);
     for (method, path) in described() {
         let path = path.replace("{id}", "ab").replace("{event}", "7");
@@ -172,11 +175,100 @@ async fn runs_are_listed_read_exported_and_deleted() {
     assert_eq!(server.asked("GET", "/api/runs/ef/events", view).await.status, 404);
     let table = server.asked("GET", "/api/runs/cd/export.csv", view).await;
     assert_eq!(table.header("content-disposition"), "attachment; filename=\"headroom-cd.csv\"");
-    assert_eq!(table.body.matches(",2.5,,,100,,\n").count(), 2500, "every iteration, over several pieces");
+    assert_eq!(table.body.matches(",2.5,,,100,,,,\n").count(), 2500, "every iteration, over several pieces");
     assert_eq!(server.asked("GET", "/api/runs/ef/export.csv", view).await.status, 404);
     assert_eq!(server.asked("DELETE", "/api/runs/ab", control).await.status, 409, "it goes on");
     assert_eq!(server.asked("DELETE", "/api/runs/cd", control).await.status, 204);
     assert_eq!(server.asked("GET", "/api/runs/cd", view).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_given_whole_and_in_ranges() {
+    let server = Server::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ckpt.safetensors");
+    // More than one piece, and not a whole number of them.
+    let text: String = (0..60_000).map(|i| format!("{i:05}\n")).collect();
+    std::fs::write(&path, &text).expect("a file");
+    let order = Some(Order { config: "stories".to_owned(), ..Order::default() });
+    let (own_run, run) = (run("ab"), Run { order, status: RunStatus::Exited { code: 0 }, ..run("cd") });
+    server.place.made.runs.lock().expect("no panic").push(run);
+    server.place.made.runs.lock().expect("no panic").push(own_run);
+    let bearer = format!("Authorization: Bearer {}", server.place.view);
+    let get = async |lines: &[&str]| {
+        server.request("GET", "/api/runs/cd/checkpoint", &[&[bearer.as_str()], lines].concat()).await
+    };
+    let none = get(&[]).await;
+    assert!(none.status == 404 && none.body.contains("no_checkpoint"), "{none:?}");
+    assert_eq!(server.asked("GET", "/api/runs/ab/checkpoint", &server.place.view).await.status, 404, "somebody's own");
+    *server.place.made.checkpoint.lock().expect("no panic") = Some(path.clone());
+    let whole = get(&[]).await;
+    assert_eq!((whole.status, whole.body.len(), whole.body == text), (200, text.len(), true));
+    assert_eq!((whole.header("accept-ranges"), whole.header("content-encoding")), ("bytes", ""));
+    let tag = whole.header("etag").to_owned();
+    assert!(tag.starts_with('"') && tag.len() > 30, "{tag}");
+    let head = server.request("HEAD", "/api/runs/cd/checkpoint", &[&bearer]).await;
+    assert_eq!((head.status, head.header("content-length"), &*head.body), (200, "360000", ""));
+    let of_tag = format!("If-Range: {tag}");
+    for (range, bytes) in [
+        ("bytes=0-5", 0..6),
+        ("bytes=6-", 6..360_000),
+        ("bytes=-7", 359_993..360_000),
+        ("bytes=131000-132000", 131_000..132_001),
+    ] {
+        let part = get(&[&format!("Range: {range}"), &of_tag]).await;
+        assert_eq!((part.status, &*part.body), (206, &text[bytes.clone()]), "{range}");
+        let place = format!("bytes {}-{}/360000", bytes.start, bytes.end - 1);
+        assert_eq!((part.header("content-range"), part.header("etag")), (&*place, &*tag), "{range}");
+    }
+    let nowhere = get(&["Range: bytes=360000-"]).await;
+    assert_eq!((nowhere.status, nowhere.header("content-range")), (416, "bytes */360000"));
+    assert_eq!(get(&[&format!("If-None-Match: {tag}")]).await.status, 304);
+    // Another file in its place: who asks for the rest of the old one gets no mixture of both.
+    let next = folder.path().join("next");
+    std::fs::write(&next, "0".repeat(360_000)).expect("a file");
+    std::fs::rename(&next, &path).expect("it is replaced");
+    let other = get(&["Range: bytes=0-5", &of_tag]).await;
+    assert_eq!((other.status, other.body.len()), (200, 360_000));
+    assert_ne!(other.header("etag"), tag);
+    let refused = get(&["Range: bytes=0-5", &format!("If-Match: {tag}")]).await;
+    assert!(refused.status == 412 && refused.body.contains("changed"), "{refused:?}");
+    assert_eq!(get(&["Range: bytes=0-5", "If-Match: *"]).await.status, 206);
+    // Deleted, its files go too.
+    assert_eq!(server.asked("DELETE", "/api/runs/cd", &server.place.control).await.status, 204);
+    assert!(server.place.made.checkpoint.lock().expect("no panic").is_none());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_training_is_started_by_who_may() {
+    let server = Server::start().await;
+    let bearer = |token: &str| format!("Authorization: Bearer {token}");
+    let (view, control) = (bearer(&server.place.view), bearer(&server.place.control));
+    let order = r#"{"config":"stories","device":"cpu"}"#;
+    let training = server.asked("GET", "/api/training", &server.place.view).await;
+    assert!(training.status == 200 && training.body.contains("builtin"), "{training:?}");
+    for (path, body) in [("/api/runs", order), ("/api/runs/ef/stop", ""), ("/api/runs/ef/resume", "")] {
+        assert_eq!(server.sent("POST", path, &[&view], body).await.status, 403, "{path}");
+        assert_eq!(server.sent("POST", path, &[], body).await.status, 401, "{path}");
+        let foreign = server.sent("POST", path, &[&control, "Origin: http://evil.example"], body).await;
+        assert!(foreign.status == 403 && foreign.body.contains("foreign_origin"), "{path}: {foreign:?}");
+    }
+    assert_eq!(server.place.made.ordered.lock().expect("no panic").len(), 0);
+    let started = server.sent("POST", "/api/runs", &[&control], order).await;
+    assert_eq!((started.status, started.header("location")), (201, "/api/runs/ef"));
+    let run: Run = serde_json::from_str(&started.body).expect("a run");
+    assert_eq!((run.status, run.order.expect("an order").device.as_deref()), (RunStatus::Queued, Some("cpu")));
+    assert_eq!(server.sent("POST", "/api/runs/ef/stop", &[&control], "").await.status, 202);
+    assert_eq!(server.sent("POST", "/api/runs/none/stop", &[&control], "").await.status, 404);
+    for bad in ["", "{}", "[]", r#"{"config":7}"#, r#"{"config":"../stories"}"#, "{\"config\":\"stories\\u0000\"}"] {
+        let refused = server.sent("POST", "/api/runs", &[&control], bad).await;
+        assert_eq!(refused.status, 400, "{bad}: {refused:?}");
+    }
+    // Without the type of a program's body no form of a foreign page is one.
+    let lines = [&*control, "Content-Length: 35"];
+    assert_eq!(server.request("POST", "/api/runs", &lines[..1]).await.status, 400);
     server.stop().await;
 }
 

@@ -11,7 +11,10 @@ pub mod workspace;
 
 pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
-pub use planner::{DoesNotFit, RESERVE_BYTES, Sized, plan, size};
+pub use planner::{DoesNotFit, RESERVE_BYTES, Sized, plan, plan_with, size};
+pub use workspace::Multiplier;
+
+use std::collections::BTreeSet;
 
 use super::{
     Buffer, Buffers, Companion,
@@ -21,7 +24,7 @@ use crate::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        tensors::{Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
+        tensors::{Category, Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
     },
 };
 use activations::activations;
@@ -59,6 +62,8 @@ pub struct CudaTraining {
     pub chunk_rows: u64,
     /// Rows of the embedding with padding: what logits have columns.
     pub padded_vocab_size: u64,
+    /// Who multiplies matrices.
+    pub multiplier: Multiplier,
 }
 
 /// A buffer before it has a place.
@@ -92,16 +97,49 @@ impl List {
 }
 
 impl CudaTraining {
-    /// The arena of a run with micro-batches of `batch_size` sequences; `recompute` has an entry for each block.
+    /// The arena of a run with micro-batches of `batch_size` sequences whose products are our own kernels; `recompute` has
+    /// an entry for each block.
     ///
     /// # Errors
     /// A tensor is larger than any machine's memory.
     pub fn new(config: &GptConfig, batch_size: u64, recompute: Vec<Recompute>) -> Result<Self, TensorTooLarge> {
-        let run = Run::of(config, batch_size);
+        Self::with_multiplier(config, batch_size, recompute, Multiplier::Own)
+    }
+
+    /// The same, with the room that those who multiply matrices need besides.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_multiplier(
+        config: &GptConfig,
+        batch_size: u64,
+        recompute: Vec<Recompute>,
+        multiplier: Multiplier,
+    ) -> Result<Self, TensorTooLarge> {
+        let run = Run::of(config, batch_size, multiplier);
         let list = run.with_passing(run.whole(config)?, &recompute)?;
         let (slots, bytes) = place(list.wanted());
         let Run { chunk_rows, dims, .. } = run;
-        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size: dims.v })
+        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size: dims.v, multiplier })
+    }
+
+    /// What is alive by categories in the moment in which most is, in their order; what the arena has besides lies between
+    /// buffers, or is another moment's.
+    #[must_use]
+    pub fn fullest(&self) -> Vec<(Category, u64)> {
+        let at = |moment: Moment| {
+            let alive = |slot: &&Slot| slot.alive.0 <= moment && moment <= slot.alive.1;
+            let bytes = |category| {
+                let of = self.slots.iter().filter(alive).filter(|slot| slot.buffer.category() == category);
+                of.map(|slot| slot.buffer.bytes).fold(0, u64::saturating_add)
+            };
+            Category::ALL.map(|category| (category, bytes(category)))
+        };
+        let sum = |bytes: &[(Category, u64)]| bytes.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        // Only where something begins can more be alive than before.
+        let begins: BTreeSet<Moment> = self.slots.iter().map(|slot| slot.alive.0).collect();
+        let fullest = begins.into_iter().map(at).max_by_key(|bytes| sum(bytes)).unwrap_or_else(|| at(Moment::FIRST));
+        fullest.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
     }
 }
 
@@ -114,13 +152,15 @@ struct Run {
 }
 
 impl Run {
-    fn of(config: &GptConfig, batch_size: u64) -> Self {
+    fn of(config: &GptConfig, batch_size: u64, multiplier: Multiplier) -> Self {
         let padded_vocab_size = config.vocab_size().next_multiple_of(ROW_MULTIPLE);
         let rows = batch_size.saturating_mul(config.block_size());
         let chunk_rows = chunk_rows(rows, padded_vocab_size);
         let trainer_parts = workspace::parts_elements(rows, chunk_rows, config.n_embd(), padded_vocab_size);
         let unpadded = Dims::without_card(config, batch_size);
-        let dims = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, trainer_parts, ..unpadded };
+        let cublas_workspace_bytes = multiplier.workspace_bytes();
+        let padded = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, ..unpadded };
+        let dims = Dims { trainer_parts, cublas_workspace_bytes, ..padded };
         Self { dims, chunk_rows, drops: config.dropout() > 0.0 }
     }
 
@@ -143,6 +183,9 @@ impl Run {
         for tensor in [Tensor::Tokens, Tensor::Tokens, Tensor::TokenOrder, Tensor::OptimizerTable, Tensor::TrainerParts]
         {
             list.add(tensor, None, whole)?;
+        }
+        if self.dims.cublas_workspace_bytes > 0 {
+            list.add(Tensor::CublasWorkspace, None, whole)?;
         }
         for scalar in [Tensor::Loss, Tensor::GradNorm] {
             list.add(scalar, None, whole)?;

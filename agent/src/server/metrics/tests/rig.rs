@@ -237,6 +237,7 @@ fn run() -> Run {
         contradiction: None,
         oom: None,
         diagnosis: None,
+        explanation: None,
         order: None,
         checkpoint: None,
     }

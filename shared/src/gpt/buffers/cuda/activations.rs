@@ -34,6 +34,12 @@ impl Recompute {
             Self::Block => "block",
         }
     }
+
+    /// The level of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// A tensor of a block: from which level on it is computed again, and when forward and backward need it.

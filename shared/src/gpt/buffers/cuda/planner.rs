@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{CudaTraining, Packed, Recompute, Run, sizes};
+use super::{CudaTraining, Multiplier, Packed, Recompute, Run, sizes};
 use crate::{
     gpt::{GptConfig, tensors::TensorTooLarge},
     units::human_size,
@@ -45,11 +45,24 @@ pub fn plan(
     batch_size: u64,
     free_bytes: u64,
 ) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
-    let Sized { bytes, recompute } = size(config, batch_size, free_bytes)?;
+    plan_with(config, batch_size, free_bytes, Multiplier::Own)
+}
+
+/// The same where others than our kernels may multiply matrices.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with(
+    config: &GptConfig,
+    batch_size: u64,
+    free_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
+    let Sized { bytes, recompute } = size_with(config, batch_size, free_bytes, multiplier)?;
     if bytes > free_bytes {
         return Ok(Err(DoesNotFit { needed_bytes: bytes, free_bytes }));
     }
-    CudaTraining::new(config, batch_size, recompute).map(Ok)
+    CudaTraining::with_multiplier(config, batch_size, recompute, multiplier).map(Ok)
 }
 
 /// The size of the arena that [`plan`] chooses; where none fits, of the least there is.
@@ -57,7 +70,16 @@ pub fn plan(
 /// # Errors
 /// A tensor is larger than any machine's memory.
 pub fn size(config: &GptConfig, batch_size: u64, free_bytes: u64) -> Result<Sized, TensorTooLarge> {
-    let run = Run::of(config, batch_size);
+    size_with(config, batch_size, free_bytes, Multiplier::Own)
+}
+
+fn size_with(
+    config: &GptConfig,
+    batch_size: u64,
+    free_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<Sized, TensorTooLarge> {
+    let run = Run::of(config, batch_size, multiplier);
     let (whole_bytes, _) = sizes(&run.whole(config)?.wanted());
     // What blocks keep adds up; what they share depends on which levels there are, and not on how many blocks have them.
     let of_blocks = |levels: &[Recompute]| -> Result<(u64, u64), TensorTooLarge> {

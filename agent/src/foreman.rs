@@ -1,0 +1,342 @@
+//! Runs that the agent starts itself, and what may be asked of them: order, stop, go on, fetch what was saved.
+//!
+//! Each is a child process, `headroom watch` around `headroom train`, in a session of its own: no fault in it takes the
+//! agent along, and no end of the agent ends it. What waits and what runs is history's to know, so that an agent that
+//! starts anew goes on where the one before was. [`yard`] starts what waits; a device has one process at a time.
+
+mod allowed;
+mod error;
+pub mod place;
+pub mod saved;
+mod start;
+#[cfg(test)]
+mod tests;
+mod yard;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::Child,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+};
+
+use headroom_shared::{
+    nanogpt::{Source, read},
+    protocol::{
+        gpu::Gpu,
+        run::{AllowedConfig, Device, Order, Run, RunStatus, Training},
+    },
+};
+
+use crate::{
+    clock::now_ms,
+    platform,
+    store::{Archive, Asked, Store},
+    train::settings::{RunSettings, SettingsError},
+    watch::new_id,
+};
+use allowed::{Allowed, Config};
+pub use error::Error;
+pub use yard::Yard;
+
+/// Runs that wait at most: a night's for a machine with many cards, and a page that is read at a glance.
+pub const QUEUED_MAX: u64 = 64;
+/// A run that was asked to end has so long to finish its iteration and save; who asks again after it ends it at once.
+pub const STOP_MS: u64 = 30_000;
+/// Characters of a run's name.
+const NAME_CHARS_MAX: usize = 60;
+/// What the CPU is called.
+const CPU: &str = "cpu";
+/// The oldest cards that train: bfloat16 on tensor cores.
+const CAPABILITY_MIN: (u32, u32) = (8, 0);
+
+/// What rings where something happened that the yard should look at. One ring waits for it; more say no more.
+#[derive(Clone, Debug)]
+pub struct Bell(SyncSender<()>);
+
+impl Bell {
+    /// One, and where it is heard.
+    pub fn new() -> (Self, Receiver<()>) {
+        let (ring, rung) = sync_channel(1);
+        (Self(ring), rung)
+    }
+
+    /// Rings it.
+    pub fn ring(&self) {
+        let _ = self.0.try_send(());
+    }
+}
+
+/// The machine's cards, as they were told last.
+pub type Cards = Arc<Mutex<Vec<Gpu>>>;
+
+/// What is asked. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct Foreman(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Where history is.
+    data: PathBuf,
+    /// This program.
+    program: io::Result<PathBuf>,
+    /// What the owner allowed; why it cannot be used.
+    allowed: Result<Allowed, String>,
+    archive: Archive,
+    cards: Cards,
+    bell: Bell,
+    /// Watchers that this agent started, by their runs.
+    children: Mutex<BTreeMap<String, Child>>,
+}
+
+impl Foreman {
+    /// Of a rig whose owner named a folder, or none.
+    pub fn new(data: &Path, folder: Option<&Path>, store: &Store, cards: Cards, bell: Bell) -> Self {
+        let allowed = match folder {
+            None => {
+                Err("The owner of this rig allows no training yet: `headroom serve --train FOLDER` names a folder \
+                         with configs and data sets, and then its runs can be started here."
+                    .to_owned())
+            }
+            Some(folder) => Allowed::new(folder).map_err(|error| {
+                format!("The folder that --train names, {}, cannot be used: {error}.", folder.display())
+            }),
+        };
+        Self(Arc::new(Inner {
+            data: data.to_owned(),
+            // Now: an update may put another program in its place, which then is the one to start.
+            program: env::current_exe(),
+            allowed,
+            archive: store.archive().clone(),
+            cards,
+            bell,
+            children: Mutex::default(),
+        }))
+    }
+
+    /// What may be started.
+    pub fn training(&self) -> Training {
+        let devices = self.0.devices();
+        match self.0.allowed() {
+            Err(why) => Training { unavailable: Some(why), devices, ..Training::default() },
+            Ok(allowed) => {
+                let datasets = allowed.datasets();
+                let configs = allowed.configs().into_iter().map(|config| AllowedConfig {
+                    dataset: datasets.contains(&config.dataset).then_some(config.dataset),
+                    name: config.name,
+                    max_iters: config.max_iters,
+                });
+                Training { unavailable: None, configs: configs.collect(), datasets, devices }
+            }
+        }
+    }
+
+    /// Takes an order: its run is the queue's last.
+    ///
+    /// # Errors
+    /// Nothing may be started, a name is not among those that are allowed, so many wait already, or its folder or
+    /// history cannot be written.
+    pub fn order(&self, order: Order) -> Result<Run, Error> {
+        let inner = &self.0;
+        let allowed = inner.allowed().map_err(Error::Unavailable)?;
+        let (config, order) = inner.resolved(allowed, order)?;
+        let id = new_id();
+        let folder = place::of_run(allowed.root(), &id);
+        let run = Run {
+            name: order.name.clone().unwrap_or_default(),
+            started_ms: now_ms(),
+            status: RunStatus::Queued,
+            command: inner.words(allowed, &folder, &order, false)?,
+            config: Some(config.text.clone()),
+            max_iters: config.max_iters,
+            order: Some(order),
+            id,
+            ..Run::default()
+        };
+        let made = fs::create_dir(&folder).and_then(|()| fs::write(folder.join(place::CONFIG), &config.text));
+        let kept = made.map_err(|error| Error::Folder { folder: folder.clone(), error }).and_then(|()| {
+            inner.archive.queue(&run, QUEUED_MAX, now_ms())?;
+            Ok(run)
+        });
+        if kept.is_err() {
+            // Nobody knows of it.
+            let _ = place::remove(&folder);
+        }
+        inner.bell.ring();
+        kept
+    }
+
+    /// Asks for a run's end: it finishes its iteration and saves. One that waits has ended.
+    ///
+    /// # Errors
+    /// It is not the agent's, has ended, or cannot be told.
+    pub fn stop(&self, id: &str) -> Result<Run, Error> {
+        let inner = &self.0;
+        if !platform::CAN_ASK_TO_END {
+            return Err(Error::CannotStop);
+        }
+        let now_ms = now_ms();
+        match inner.archive.stop(id, now_ms)? {
+            Asked::Runs { before_ms: Some(before_ms), .. } if now_ms.saturating_sub(before_ms) < STOP_MS => {}
+            Asked::Runs { watcher: Some(watcher), .. } => watcher.ask_to_end(),
+            Asked::Runs { watcher: None, .. } => {
+                let children = inner.children();
+                platform::ask_to_end(children.get(id).ok_or(Error::CannotStop)?);
+            }
+            Asked::Waited => inner.bell.ring(),
+        }
+        Ok(inner.archive.run(id)?)
+    }
+
+    /// Goes on with a run from its checkpoint: it is the queue's last.
+    ///
+    /// # Errors
+    /// It is not the agent's, has not ended or has no checkpoint, or nothing may be started.
+    pub fn resume(&self, id: &str) -> Result<Run, Error> {
+        let inner = &self.0;
+        let allowed = inner.allowed().map_err(Error::Unavailable)?;
+        let run = inner.archive.run(id)?;
+        let folder = own_folder(&run)?;
+        if !run.status.has_ended() {
+            return Err(crate::store::Error::NotEnded(id.to_owned()).into());
+        }
+        if folder.parent() != Some(allowed.root()) {
+            return Err(Error::Elsewhere { folder });
+        }
+        if saved::read(&folder).is_none() {
+            return Err(Error::NothingSaved(id.to_owned()));
+        }
+        let run = inner.archive.queue_again(id, QUEUED_MAX, now_ms())?;
+        inner.bell.ring();
+        Ok(run)
+    }
+
+    /// A run's checkpoint, open.
+    ///
+    /// # Errors
+    /// There is none, or no such run.
+    pub fn checkpoint(&self, id: &str) -> Result<File, Error> {
+        let folder = own_folder(&self.0.archive.run(id)?)?;
+        saved::open(&folder).map_err(|_| Error::NoCheckpoint(id.to_owned()))
+    }
+
+    /// Takes away what lies beside history of a run that was deleted.
+    ///
+    /// # Errors
+    /// Its folder cannot be removed.
+    pub fn deleted(&self, run: &Run) -> Result<(), Error> {
+        deleted(&self.0.data, run)
+    }
+}
+
+impl Inner {
+    fn allowed(&self) -> Result<&Allowed, String> {
+        let allowed = self.allowed.as_ref().map_err(Clone::clone)?;
+        let gone =
+            |error| format!("The folder that --train names, {}, cannot be used: {error}.", allowed.root().display());
+        allowed.check().map_err(gone)?;
+        Ok(allowed)
+    }
+
+    fn children(&self) -> MutexGuard<'_, BTreeMap<String, Child>> {
+        // A child is in it or not.
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What can train, cards first.
+    fn devices(&self) -> Vec<Device> {
+        let gpus = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        let cards = seen_by_cuda(&gpus, env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
+        let cards = cards.into_iter().enumerate().filter_map(|(i, gpu)| {
+            let is_new_enough = gpu.compute_capability.get().is_some_and(|found| *found >= CAPABILITY_MIN);
+            let name = format!("cuda:{i}");
+            (gpu.present && is_new_enough && trains_on(&name)).then(|| Device { name, label: gpu.name.clone() })
+        });
+        cards.chain([Device { name: CPU.to_owned(), label: "CPU".to_owned() }]).collect()
+    }
+
+    /// What an order means: its config, and the order with every name filled in.
+    fn resolved(&self, allowed: &Allowed, order: Order) -> Result<(Config, Order), Error> {
+        let (configs, datasets, devices) = (allowed.configs(), allowed.datasets(), self.devices());
+        let names = || configs.iter().map(|config| config.name.clone()).collect::<Vec<_>>();
+        let config = configs.iter().find(|config| config.name == order.config);
+        let config = config.ok_or_else(|| Error::not_allowed("config", &order.config, &names()))?.clone();
+        let dataset = order.dataset.unwrap_or_else(|| config.dataset.clone());
+        if !datasets.contains(&dataset) {
+            return Err(Error::not_allowed("data set", &dataset, &datasets));
+        }
+        let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+        let device = order.device.or_else(|| names.first().cloned()).unwrap_or_default();
+        if !names.contains(&device) {
+            return Err(Error::not_allowed("device", &device, &names));
+        }
+        let name = order.name.unwrap_or_else(|| config.name.trim_end_matches(".py").to_owned());
+        let name = name.trim().to_owned();
+        if !(1..=NAME_CHARS_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+            return Err(Error::Name { chars_max: NAME_CHARS_MAX });
+        }
+        let order = Order { config: order.config, dataset: Some(dataset), device: Some(device), name: Some(name) };
+        Ok((config, order))
+    }
+}
+
+/// Takes away what lies beside history of a run that was deleted from the history of a data folder.
+///
+/// # Errors
+/// Its folder cannot be removed.
+pub fn deleted(data: &Path, run: &Run) -> Result<(), Error> {
+    let Ok(folder) = own_folder(run) else { return Ok(()) };
+    place::remove_logs(data, &run.id);
+    place::remove(&folder).map_err(|error| Error::Folder { folder, error })
+}
+
+/// The folder of a run of the agent's, as its command has it; one that is not called as we call them is not ours to
+/// read or remove.
+fn own_folder(run: &Run) -> Result<PathBuf, Error> {
+    let not_ours = || Error::Store(crate::store::Error::NotOurs(run.id.clone()));
+    let folder = out_dir(run).filter(|_| run.order.is_some()).ok_or_else(not_ours)?;
+    let root = folder.parent().ok_or_else(not_ours)?;
+    if place::of_run(root, &run.id) == folder && folder.is_absolute() { Ok(folder) } else { Err(not_ours()) }
+}
+
+/// Where a run of the agent's saves.
+pub fn out_dir(run: &Run) -> Option<PathBuf> {
+    run.command.iter().find_map(|word| word.strip_prefix("--out_dir=")).map(PathBuf::from)
+}
+
+/// A run that waited, as it begins.
+pub fn begun(run: Run) -> Run {
+    Run { status: RunStatus::Running, ended_ms: None, ..run }
+}
+
+/// The card of a device, as `CUDA_VISIBLE_DEVICES` would name it alone.
+pub fn visible(device: &str) -> Option<String> {
+    let i: usize = device.strip_prefix("cuda:")?.parse().ok()?;
+    match env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(visible) => visible.split(',').nth(i).map(|word| word.trim().to_owned()),
+        Err(_) => Some(i.to_string()),
+    }
+}
+
+/// The cards that a program of ours sees through CUDA, in its order, which is NVML's as we start it.
+fn seen_by_cuda<'a>(gpus: &'a [Gpu], visible: Option<&str>) -> Vec<&'a Gpu> {
+    let Some(visible) = visible else { return gpus.iter().collect() };
+    let named = |word: &str| {
+        let by_place = word.parse::<u32>().ok();
+        gpus.iter().find(|gpu| by_place == Some(gpu.index) || (word.starts_with("GPU-") && gpu.uuid.starts_with(word)))
+    };
+    // CUDA ends the list at the first that means nothing.
+    visible.split(',').map(|word| named(word.trim())).take_while(Option::is_some).flatten().collect()
+}
+
+/// Whether `headroom train` knows such a device at all: the trainer itself says so.
+fn trains_on(device: &str) -> bool {
+    let mut settings = read(&[Source::Override { text: format!("--device={device}") }]);
+    !matches!(RunSettings::read(&mut settings), Err(SettingsError::Device { .. }))
+}

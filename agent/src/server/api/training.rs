@@ -1,0 +1,49 @@
+//! Runs that the agent starts itself.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, Request, State as Extract},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use headroom_shared::protocol::run::{Order, Run, Training};
+
+use super::{json, query};
+use crate::server::{State, error::Refusal, orders::asked};
+
+/// `GET /api/training`.
+pub async fn training(Extract(state): Extract<Arc<State>>) -> Result<Json<Training>, Refusal> {
+    Ok(Json(asked(&state.orders, |orders| orders.training()).await?))
+}
+
+/// `POST /api/runs`.
+pub async fn order(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Response, Refusal> {
+    let order: Order = json(request).await?;
+    let run = asked(&state.orders, move |orders| orders.order(order)).await?;
+    let place = HeaderValue::try_from(format!("/api/runs/{}", run.id));
+    let mut response = (StatusCode::CREATED, Json(run)).into_response();
+    if let Ok(place) = place {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// `POST /api/runs/{id}/stop`.
+pub async fn stop(
+    Extract(state): Extract<Arc<State>>,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Run>), Refusal> {
+    let id = query::run(id)?;
+    Ok((StatusCode::ACCEPTED, Json(asked(&state.orders, move |orders| orders.stop(&id)).await?)))
+}
+
+/// `POST /api/runs/{id}/resume`.
+pub async fn resume(
+    Extract(state): Extract<Arc<State>>,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Run>), Refusal> {
+    let id = query::run(id)?;
+    Ok((StatusCode::ACCEPTED, Json(asked(&state.orders, move |orders| orders.resume(&id)).await?)))
+}

@@ -1,0 +1,181 @@
+//! A run's checkpoint that writes in the rig's page: what is fetched of it, and what happens to it meanwhile. The stand-in
+//! for the agent gives out a checkpoint that `headroom train` made.
+
+use std::{path::Path, process::Command, sync::LazyLock};
+
+use headroom_kernels::weights::{CHECKSUMS, read_header};
+use serde_json::{Value, json};
+
+use crate::{
+    accessible::violations,
+    agent::{Agent, hello},
+    means::named,
+    page::{LAPTOP, PHONE, Page},
+    rig::{open_paired, rig, until_says, until_state},
+};
+
+/// Iterations of two checkpoints of one run.
+const ITERS: [u64; 2] = [2, 3];
+const ENDED: &str =
+    "/(written|after .* tokens?)\\./.test(document.querySelector('[data-testid=writes-said]').textContent)";
+
+/// Both, made once.
+static CHECKPOINTS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    let headroom = std::env::var_os("HEADROOM_BIN").expect("who gets here has it");
+    let folder = tempfile::tempdir().expect("a folder");
+    ITERS.map(|iters| trained(Path::new(&headroom), folder.path(), iters))
+});
+
+/// A checkpoint of a tiny model, after so many iterations.
+fn trained(headroom: &Path, folder: &Path, iters: u64) -> Vec<u8> {
+    let mut command = Command::new(headroom);
+    command.current_dir(folder).arg("train");
+    for key in ["n_layer=1", "n_embd=16", "n_head=2", "block_size=32", "batch_size=2", "eval_iters=1"] {
+        command.arg(format!("--{key}"));
+    }
+    command.args(["--gradient_accumulation_steps=1", "--eval_interval=1", "--always_save_checkpoint=True"]);
+    command.arg(format!("--max_iters={iters}")).arg("--out_dir=out");
+    let output = command.output().expect("headroom runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")
+}
+
+/// What a greeting says of the run's checkpoint.
+fn greeting(iter: u64, bytes: usize) -> Value {
+    let mut hello = hello();
+    hello["runs"][0]["checkpoint"] = json!({ "iter": iter, "bytes": bytes });
+    hello
+}
+
+/// A page of which the first checkpoint waits to be fetched.
+fn writes(test: &str, story: impl AsyncFnOnce(&Page, &Agent)) {
+    rig(test, async |page, agent| {
+        agent.save(&CHECKPOINTS[0]);
+        agent.answer(vec![greeting(ITERS[0], CHECKPOINTS[0].len())]);
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        story(page, agent).await;
+    });
+}
+
+async fn press(page: &Page) {
+    page.fill("#writes-prompt", "Once").await;
+    page.click("#writes-write").await;
+}
+
+async fn until_ended(page: &Page) {
+    page.until("the text ends", ENDED).await;
+    let text: String = page.value("document.querySelector('[data-testid=writes-text]').textContent").await;
+    assert!(text.starts_with("Once") && text.chars().count() > 50, "{text}");
+}
+
+#[test]
+fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
+    writes("a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before", async |page, agent| {
+        until_says(page, "[data-testid=writes-which]", "iteration 2 ").await;
+        let fetched = "performance.getEntriesByType('resource').map((entry) => entry.name).join(' ')";
+        let before: String = page.value(fetched).await;
+        assert!(before.contains(".wasm") && !before.contains("worker"), "{before}");
+        assert!(!before.contains("headroom-demo") && !before.contains("text-writes"), "{before}");
+        assert_eq!(agent.requests("GET /api/runs/0123456789abcdef/checkpoint").len(), 0);
+        press(page).await;
+        until_ended(page).await;
+        until_says(page, "[data-testid=writes-said]", "tokens/s").await;
+        let said = page.text("[data-testid=writes-said]").await;
+        assert!(said.contains("WebAssembly") || said.contains("WebGPU"), "{said}");
+        assert!(!said.contains('\u{fffd}'), "{said}");
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        // The head and the weights; the optimizer's moments and the checksums are nobody's here.
+        let file = &CHECKPOINTS[0];
+        let header = read_header(&mut std::io::Cursor::new(file)).expect("a checkpoint");
+        let is_moment = |name: &str| name.starts_with("optimizer") || name == CHECKSUMS || name.contains("exp_avg");
+        let weights = header.tensors().iter().filter(|(name, _)| !is_moment(name));
+        let end = weights.map(|(_, info)| info.range.end).max().expect("weights");
+        assert!(end < file.len() as u64 / 2, "{end} of {}", file.len());
+        let ranges = agent.requests("GET /api/runs/0123456789abcdef/checkpoint");
+        let last = |range: &String| range.split_once('-').expect("a range").1.parse::<u64>().expect("a number");
+        assert_eq!(ranges[0], "bytes=0-7");
+        assert_eq!(ranges.iter().map(last).max(), Some(end - 1), "{ranges:?}");
+        // Another text of the same model, for which nothing is fetched.
+        let first: String = page.value("document.querySelector('[data-testid=writes-text]').textContent").await;
+        page.click("#writes-write").await;
+        let other = format!("document.querySelector('[data-testid=writes-text]').textContent !== {}", json!(first));
+        page.until("another text begins", &other).await;
+        until_ended(page).await;
+        assert_eq!(agent.requests("GET /api/runs/0123456789abcdef/checkpoint").len(), ranges.len());
+        page.fill("#writes-prompt", "§").await;
+        page.click("#writes-write").await;
+        until_says(page, "[data-testid=writes-said]", "does not know").await;
+    });
+}
+
+#[test]
+fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
+    writes("a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said", async |page, agent| {
+        let newer = &CHECKPOINTS[1];
+        // After the head of the old one.
+        agent.save_after(2, newer);
+        press(page).await;
+        until_says(page, "[data-testid=writes-said]", "saved a newer checkpoint").await;
+        page.until("it can be pressed again", "!document.querySelector('#writes-write').disabled").await;
+        // What the browser itself says of the refused part.
+        page.browser.console().await;
+        page.click("#writes-write").await;
+        until_ended(page).await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
+        // The run saves on, and says so.
+        agent.save(&CHECKPOINTS[0]);
+        let checkpoint = json!({ "iter": 5000, "bytes": newer.len() });
+        let what = json!({ "kind": "run_saved", "checkpoint": checkpoint });
+        agent.say(json!({ "type": "event", "id": 13, "time_ms": 1, "run": "0123456789abcdef", "what": what }));
+        until_says(page, "[data-testid=writes-newer]", "iteration 5,000").await;
+        page.click("#writes-load").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 2").await;
+        until_ended(page).await;
+    });
+}
+
+#[test]
+fn what_does_not_arrive_is_tried_again_or_said() {
+    writes("what_does_not_arrive_is_tried_again_or_said", async |page, agent| {
+        agent.close_checkpoint(true);
+        press(page).await;
+        until_says(page, "[data-testid=writes-said]", "This token is not known any more.").await;
+        agent.close_checkpoint(false);
+        agent.break_parts(1);
+        page.click("#writes-write").await;
+        until_ended(page).await;
+        let ranges = agent.requests("GET /api/runs/0123456789abcdef/checkpoint");
+        assert_eq!(ranges[1..3], ["bytes=0-7", "bytes=0-7"], "from where it was: {ranges:?}");
+        // What the browser itself says of both.
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn the_panel_is_accessible_and_as_wide_as_its_page() {
+    const TEST: &str = "the_panel_is_accessible_and_as_wide_as_its_page";
+    writes(TEST, async |page, _| {
+        let Some(axe) = named(TEST, "HEADROOM_AXE") else { return };
+        let axe = std::fs::read_to_string(axe).expect("axe-core's script");
+        press(page).await;
+        until_ended(page).await;
+        page.script(&axe).await;
+        for scheme in ["light", "dark"] {
+            page.prefer(&[("prefers-color-scheme", scheme), ("prefers-reduced-motion", "reduce")]).await;
+            for size in [LAPTOP, PHONE] {
+                page.resize(size).await;
+                let found = violations(page).await;
+                assert!(found.is_empty(), "{scheme}, {size:?}: {found:?}");
+                let width: u32 = page.value("document.documentElement.scrollWidth").await;
+                assert!(width <= size.0, "{width} of {size:?}");
+                if let Some(folder) = std::env::var_os("SHOTS") {
+                    page.script("document.querySelector('[data-testid=writes]').scrollIntoView({ block: 'center' })")
+                        .await;
+                    let name = format!("writes-{scheme}-{}.png", size.0);
+                    page.browser.driver.screenshot(&Path::new(&folder).join(name)).await.expect("a picture");
+                }
+            }
+        }
+    });
+}

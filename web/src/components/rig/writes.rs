@@ -1,0 +1,157 @@
+//! What the model can do by now: a run's newest checkpoint, fetched by a press, writes in the page.
+
+use headroom_shared::{
+    demo::{
+        Remote,
+        plain::{self, STOP},
+    },
+    protocol::run::Checkpoint,
+};
+use leptos::prelude::*;
+
+use super::Desk;
+use crate::{
+    browser::{self, worker},
+    components::dynamic::{flag, part, words},
+    state::{
+        format,
+        rig::writes::{Stage, Writes, weights_bytes},
+    },
+    text::{self, say, t},
+};
+
+/// The panel, where the run that is shown has a checkpoint that the agent gives out.
+#[component]
+pub fn WritesPanel(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let id = Memo::new(move |_| {
+        let id = desk.run()?;
+        checkpoint_of(desk, &id).map(|_| id)
+    });
+    part(move || {
+        // Another run's model is another worker's.
+        worker::end();
+        id.get().map(|id| panel(desk, id))
+    })
+}
+
+fn checkpoint_of(desk: Desk, id: &str) -> Option<Checkpoint> {
+    desk.events(|rig| {
+        let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
+        run.checkpoint.filter(|_| run.order.is_some())
+    })
+}
+
+/// A checkpoint with its iteration and what it fetches.
+fn said(checkpoint: Checkpoint, say_it: fn(String, String) -> text::Text) -> String {
+    say(&say_it(format::grouped(checkpoint.iter), format::size(weights_bytes(checkpoint.bytes))))
+}
+
+fn panel(desk: Desk, id: String) -> impl IntoView {
+    let writes = RwSignal::new(Writes::default());
+    let prompt = RwSignal::new(String::new());
+    let shown = id.clone();
+    let checkpoint = Memo::new(move |_| checkpoint_of(desk, &shown));
+    let id = StoredValue::new(id);
+    let stage = Memo::new(move |_| writes.with(|writes| writes.stage));
+    let write = move || {
+        // A model that is there writes again, by another seed.
+        let is_open = stage.get_untracked() == Stage::Ready;
+        if is_open {
+            writes.update(Writes::write);
+        } else {
+            begin(desk, writes, &id.get_value());
+        }
+        worker::post(&plain::write(&prompt.get_untracked(), seed()));
+    };
+    let load = move |_| {
+        writes.update(|writes| writes.stage = Stage::Closed);
+        write();
+    };
+    let stop = move |_| match stage.get_untracked() {
+        Stage::Writing => worker::post(STOP),
+        _ => {
+            worker::end();
+            writes.set(Writes::default());
+        }
+    };
+    let is_busy = move || matches!(stage.get(), Stage::Loading | Stage::Writing);
+    let newer = Memo::new(move |_| {
+        let checkpoint = checkpoint.get()?;
+        writes.with(|writes| writes.is_older_than(checkpoint.iter)).then(|| said(checkpoint, text::rig_writes_newer))
+    });
+    view! {
+        <section class="panel writes" aria-labelledby="writes-title" data-testid="writes">
+            <h2 class="panel-title" id="writes-title">{t(text::RIG_WRITES)}</h2>
+            <p class="rig__hint" data-testid="writes-which">{words(move || which(checkpoint.get(), &writes.get()))}</p>
+            {part(move || newer.get().map(|newer| view! {
+                <p class="rig__hint" role="status" data-testid="writes-newer">{newer} " "
+                    <button type="button" class="button" id="writes-load" on:click=load>{t(text::RIG_WRITES_LOAD)}</button></p>
+            }))}
+            <form class="writes__form" on:submit=move |event: leptos::ev::SubmitEvent| {
+                event.prevent_default();
+                if !untrack(is_busy) {
+                    write();
+                }
+            }>
+                <label for="writes-prompt">{t(text::RIG_WRITES_PROMPT)}</label>
+                <textarea class="input writes__prompt" id="writes-prompt" rows="2" maxlength="2000" prop:value=words(move || prompt.get())
+                    on:input:target=move |event| prompt.set(event.target().value())></textarea>
+                <button type="submit" class="button button--primary" id="writes-write" disabled=flag(is_busy)>{t(text::RIG_WRITES_WRITE)}</button>
+                {part(move || is_busy().then(|| view! {
+                    <button type="button" class="button" id="writes-stop" on:click=stop>{t(text::RIG_WRITES_STOP)}</button>
+                }))}
+            </form>
+            <p class=words(move || if stage.get() == Stage::Failed { "rig__fault" } else { "rig__hint" }.to_owned()) role="status" data-testid="writes-said">
+                {words(move || writes.with(status))}
+            </p>
+            {part(move || writes.with(|writes| !writes.text.is_empty()).then(|| view! {
+                // What it says is said when it ends: nobody wants each token read out.
+                <p class="writes__text" tabindex="0" data-testid="writes-text">{words(move || writes.with(|writes| writes.text.clone()))}</p>
+            }))}
+        </section>
+    }
+}
+
+/// Which checkpoint: the one that is open, else the one that a press fetches.
+fn which(checkpoint: Option<Checkpoint>, writes: &Writes) -> String {
+    match (writes.iter, checkpoint) {
+        (Some(iter), _) => say(&text::rig_writes_loaded(format::grouped(iter))),
+        (None, Some(checkpoint)) => said(checkpoint, text::rig_writes_fetches),
+        (None, None) => String::new(),
+    }
+}
+
+/// What runs it, how fast, and how the text ended.
+fn status(writes: &Writes) -> String {
+    if writes.stage == Stage::Loading && writes.said.is_empty() {
+        return t(text::RIG_WRITES_STARTING).to_owned();
+    }
+    [writes.said.as_str(), &writes.rate, &writes.ended].join(" ")
+}
+
+/// Begins a worker, and asks it for the run's newest checkpoint.
+fn begin(desk: Desk, writes: RwSignal<Writes>, id: &str) {
+    writes.update(Writes::begin);
+    worker::begin_plain(move |told| {
+        // A panel that is gone hears nothing.
+        writes.try_update(|writes| match told {
+            Ok(message) => writes.hear(&message),
+            Err(reason) => writes.died(reason),
+        });
+    });
+    let token = desk.connection.with_untracked(|connection| connection.token.clone()).unwrap_or_default();
+    worker::post(&plain::open(&Remote {
+        address: worker::beside(&format!("api/runs/{id}/checkpoint")),
+        token,
+        words: worker::beside(&format!("text-writes-{}.txt", browser::language())),
+    }));
+}
+
+fn seed() -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the factor")]
+    let seed = (browser::rig::chance() * 4_294_967_296.0) as u64;
+    seed
+}
