@@ -69,6 +69,7 @@ impl Plan {
     pub fn document(&self, config: &Map<String, Value>, advice: &Advice, table: &Table) -> Node {
         let (device, peak, basis) = (&self.request.device, &self.peak, &self.basis);
         let by_category = Category::ALL.iter().zip(peak.by_category);
+        let by_category = by_category.map(|(category, bytes)| (category.name(), number(bytes))).collect();
         let phases = self.phases.iter().map(|peak| {
             Node::Object(vec![
                 ("name", words(Some(peak.phase.name()))),
@@ -88,10 +89,8 @@ impl Plan {
             ("max_memory_allocated", number(peak.max_allocated_bytes)),
             ("max_memory_reserved", number(peak.max_reserved_bytes)),
             ("device_used_bytes", number(peak.device_used_bytes)),
-            (
-                "by_category",
-                Node::Object(by_category.map(|(category, bytes)| (category.name(), number(bytes))).collect()),
-            ),
+            // By their letters, as ever.
+            ("by_category", Node::Value(Node::Object(by_category).into_value())),
         ];
         let basis = vec![
             ("allocated", words(Some(basis.allocated.name()))),

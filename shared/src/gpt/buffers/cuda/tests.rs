@@ -161,7 +161,7 @@ fn a_size_is_that_of_the_arena() {
             assert_eq!((sized.bytes, &sized.recompute), (arena.bytes, &arena.recompute));
             seen.insert(sized.recompute);
         }
-        assert!(seen.len() > n_layer as usize, "{}", seen.len());
+        assert!(seen.len() as u64 > n_layer, "{}", seen.len());
     }
 }
 
