@@ -372,8 +372,6 @@ fn names(json: &Value, expected: &str) {
 fn json_has_exactly_the_names_of_the_contract() {
     let json = json(&[&EAGER[..], &["--json"]].concat());
     names(&json, "schema config device fits headroom_bytes phases peak oom basis builtin fixes");
-    let builtin = "supported reason fits allocated_bytes device_used_bytes recompute headroom_bytes reserve_bytes";
-    names(&json["builtin"], builtin);
     names(&json["device"], "name total_bytes compute_capability");
     names(&json["peak"], "phase live_bytes max_memory_allocated max_memory_reserved device_used_bytes by_category");
     names(
