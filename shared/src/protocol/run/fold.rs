@@ -196,7 +196,7 @@ mod tests {
     fn how_a_run_ended_is_final_unless_the_agent_goes_on_with_it() {
         for end in [RunStatus::Exited { code: 1 }, RunStatus::Killed { signal: 9 }] {
             check(&[(2000, status(end, None)), (3000, status(RunStatus::Queued, None))], |run| {
-                run.status = RunStatus::Queued
+                run.status = RunStatus::Queued;
             });
             check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7) })], |_| {});
             let late = [RunStatus::Lost, RunStatus::Running, RunStatus::Stalled { since_ms: 1 }];
