@@ -25,6 +25,8 @@ mod problems;
 mod rig;
 mod rig_alerts;
 mod rig_runs;
+#[cfg(unix)]
+mod rig_training;
 mod static_host;
 
 /// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.
