@@ -26,6 +26,8 @@ mod problems;
 mod rig;
 mod rig_alerts;
 mod rig_runs;
+#[cfg(unix)]
+mod rig_training;
 mod rig_writes;
 mod static_host;
 

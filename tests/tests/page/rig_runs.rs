@@ -13,7 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ORDERS: &str = "[data-testid=orders]";
 const ACTS: &str = "[data-testid=acts]";
 
-async fn choose(page: &Page, selector: &str, value: &str) {
+/// Chooses from a list.
+pub async fn choose(page: &Page, selector: &str, value: &str) {
     let choose = format!(
         "const list = document.querySelector({selector:?}); list.value = {value:?};
          list.dispatchEvent(new Event('change', {{ bubbles: true }}))"
@@ -205,13 +206,13 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         agent.answer_rest(&format!("GET /api/runs/{RUN}/events"), 200, json!(printed(RUN, 2.0)));
         agent.answer_rest("GET /api/runs/fedcba/events", 200, json!(printed("fedcba", 3.0)));
         open_paired(page).await;
-        page.until("losses are drawn", "document.querySelector('.rig-chart__iterations').getAttribute('d')").await;
+        page.until("losses are drawn", "document.querySelector('.rig-chart__iterations')?.getAttribute('d')").await;
         until_says(page, "[data-testid=beside-0]", "6.00e-4").await;
         until_says(page, "[data-testid=beside-1]", "1.250").await;
         choose(page, "#compare", "fedcba").await;
         page.until(
             "the other is drawn",
-            "document.querySelector('.rig-chart__plot .rig-chart__other--0').getAttribute('d')",
+            "document.querySelector('.rig-chart__plot .rig-chart__other--0')?.getAttribute('d')",
         )
         .await;
         until_says(page, "[data-testid=other]", "slower").await;
@@ -219,7 +220,7 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         assert!(!page.text("[data-testid=differences]").await.contains("learning_rate"));
         let smoothed = "[data-testid=losses] .rig-chart__button:nth-child(2)";
         page.click(smoothed).await;
-        let drawn = "document.querySelector('.rig-chart__smooth').getAttribute('d')";
+        let drawn = "document.querySelector('.rig-chart__smooth')?.getAttribute('d')";
         page.until("a smoothed line is drawn", drawn).await;
         until_says(page, "[data-testid=losses]", "weight 0.90").await;
         page.click("#other-0").await;

@@ -32,8 +32,6 @@ struct Refused {
 /// A run that was just ordered.
 #[derive(Deserialize)]
 pub struct Ordered {
-    /// Its number.
-    pub id: String,
     /// What it is called.
     pub name: String,
 }

@@ -361,6 +361,10 @@ impl Rig {
         watched.take_stopping(&event.what);
     }
 
+    fn is_ours(&self, run: Option<&str>) -> bool {
+        self.runs.iter().any(|watched| Some(&*watched.run.id) == run && watched.run.order.is_some())
+    }
+
     /// Whether an event has a line among what happened, behind the line before it: what another line says already is
     /// not said twice.
     fn is_told(&self, event: &Event, before: Option<&Event>) -> bool {
@@ -374,6 +378,8 @@ impl Rig {
                 let is_oom = |before: &Event| before.run == event.run && matches!(before.what, What::RunOom { .. });
                 !self.log.iter().any(is_oom)
             }
+            // The agent's own save as often as they evaluate, where the agent knows.
+            What::RunCheckpoint { .. } => !self.is_ours(event.run.as_deref()),
             what => what.has_line(),
         };
         is_new && !before.is_some_and(|before| says_same(event, before))

@@ -18,8 +18,8 @@ use crate::{
 const ALLOW: &str = "headroom serve --train DIR";
 /// Choices of a list at most: more nobody reads.
 const CHOICES_MAX: usize = 500;
-/// Letters of a run's name at most.
-const NAME_MAX: &str = "100";
+/// Letters of a run's name at most, as the agent takes it.
+const NAME_MAX: &str = "60";
 
 /// The panel.
 #[component]

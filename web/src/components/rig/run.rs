@@ -64,6 +64,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         let now_ms = desk.agent_now_ms();
         desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
     });
+    let explained = Memo::new(move |_| of(desk, id, |run| run.explanation.clone()).flatten());
     let unplanned = Memo::new(move |_| of(desk, id, run::unplanned).flatten());
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = Memo::new(move |_| of(desk, id, |run| share_done(run).is_some()) == Some(true));
@@ -94,6 +95,8 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         }))}
         {acts(desk, id)}
         <Oom desk id />
+        // In the agent's own words, which are English.
+        {part(move || explained.get().map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
         {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part(move || all.get().into_iter().map(fact).collect_view())}

@@ -292,7 +292,8 @@ impl Client {
         let how = rest::start(&self.token(), &order).await.map(|ordered| {
             // The next one has a name of its own.
             self.desk.order.update(|order| order.name = None);
-            self.desk.chosen_run.set(Some(ordered.id));
+            // What is at work is shown, or else the newest, which it is.
+            self.desk.chosen_run.set(None);
             say(&text::rig_ordered(ordered.name))
         });
         self.pressed(START, how);
