@@ -2,7 +2,7 @@
 
 pub mod remote;
 
-use std::ops::Range;
+use std::{ops::Range, pin::Pin};
 
 use headroom_shared::demo::Tell;
 use js_sys::{ArrayBuffer, Promise, Reflect, RegExp, Uint8Array};
@@ -108,8 +108,12 @@ impl Data {
         Self::Chosen(file.clone().unchecked_into())
     }
 
-    /// What lies at an address of ours.
-    pub async fn fetch(address: &str) -> Result<Self, String> {
+    /// What lies at an address of ours. Boxed as [`Self::read`] is.
+    pub fn fetch(address: &str) -> Pin<Box<dyn Future<Output = Result<Self, String>> + '_>> {
+        Box::pin(Self::fetch_now(address))
+    }
+
+    async fn fetch_now(address: &str) -> Result<Self, String> {
         let said = |error: JsValue| words(&error);
         let answer = JsFuture::from(scope().fetch_with_str(address)).await.map_err(said)?;
         let answer: Response = answer.unchecked_into();
@@ -139,7 +143,13 @@ impl Data {
     }
 
     /// Some of them; fewer where the file ends.
-    pub async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Unread> {
+    ///
+    /// Boxed: whoever reads would else have all of this in its own code, which is kilobytes at seven places.
+    pub fn read(&self, range: Range<u64>) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, Unread>> + '_>> {
+        Box::pin(self.read_now(range))
+    }
+
+    async fn read_now(&self, range: Range<u64>) -> Result<Vec<u8>, Unread> {
         match self {
             Self::Remote(remote) => Ok(remote.read(range).await?),
             Self::Chosen(blob) => {

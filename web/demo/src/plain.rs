@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 
 use headroom_shared::{
-    decimal,
     demo::{
         End, FailureKind, Tell, Wrote,
         plain::{Kind, told},
@@ -89,9 +88,11 @@ impl Plain {
         let adds: String = wrote.tokens.iter().map(|token| token.adds.as_str()).collect();
         let mut messages = vec![told(Kind::Adds, &adds)];
         if wrote.n_tokens >= N_TOKENS_MIN && wrote.micros > 0 {
-            let tokens = u64::from(wrote.n_tokens).saturating_mul(1_000_000);
-            let digits = if tokens / wrote.micros < 10 { 1 } else { 0 };
-            let rate = self.table.number(&decimal::ratio(tokens, wrote.micros, digits));
+            let tenths = u64::from(wrote.n_tokens).saturating_mul(10_000_000) / wrote.micros;
+            let rate = match (tenths / 10, tenths % 10) {
+                (whole @ 0..10, tenths) => self.table.number(&format!("{whole}.{tenths}")),
+                (whole, _) => self.table.grouped(whole),
+            };
             messages.push(told(Kind::Rate, &self.table.say(&text::demo_rate(rate))));
         }
         messages

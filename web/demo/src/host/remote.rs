@@ -1,7 +1,7 @@
 //! A run's checkpoint, read in parts from the agent that has it: the token in a header, every part of one file, and what
 //! breaks off tried again from there.
 
-use std::{cell::RefCell, ops::Range};
+use std::{cell::RefCell, ops::Range, pin::Pin};
 
 use js_sys::{ArrayBuffer, Uint8Array};
 use serde::Deserialize;
@@ -101,7 +101,12 @@ impl Remote {
         there(&self.part.borrow()).ok_or(Unfetched::NotWhole)
     }
 
-    async fn fetch(&self, range: Range<u64>) -> Result<Fetched, Unfetched> {
+    /// Boxed as what reads files is.
+    fn fetch(&self, range: Range<u64>) -> Pin<Box<dyn Future<Output = Result<Fetched, Unfetched>> + '_>> {
+        Box::pin(self.fetch_again(range))
+    }
+
+    async fn fetch_again(&self, range: Range<u64>) -> Result<Fetched, Unfetched> {
         let mut millis = RETRY_MILLIS;
         let mut n_retries = 0;
         loop {

@@ -90,20 +90,15 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
                 <p class="rig__hint" role="status" data-testid="writes-newer">{newer} " "
                     <button type="button" class="button" id="writes-load" on:click=load>{t(text::RIG_WRITES_LOAD)}</button></p>
             }))}
-            <form class="writes__form" on:submit=move |event: leptos::ev::SubmitEvent| {
-                event.prevent_default();
-                if !untrack(is_busy) {
-                    write();
-                }
-            }>
+            <div class="writes__form">
                 <label for="writes-prompt">{t(text::RIG_WRITES_PROMPT)}</label>
                 <textarea class="input writes__prompt" id="writes-prompt" rows="2" maxlength="2000" prop:value=words(move || prompt.get())
                     on:input:target=move |event| prompt.set(event.target().value())></textarea>
-                <button type="submit" class="button button--primary" id="writes-write" disabled=flag(is_busy)>{t(text::RIG_WRITES_WRITE)}</button>
+                <button type="button" class="button button--primary" id="writes-write" disabled=flag(is_busy) on:click=move |_| write()>{t(text::RIG_WRITES_WRITE)}</button>
                 {part(move || is_busy().then(|| view! {
                     <button type="button" class="button" id="writes-stop" on:click=stop>{t(text::RIG_WRITES_STOP)}</button>
                 }))}
-            </form>
+            </div>
             <p class=words(move || if stage.get() == Stage::Failed { "rig__fault" } else { "rig__hint" }.to_owned()) role="status" data-testid="writes-said">
                 {words(move || writes.with(status))}
             </p>
