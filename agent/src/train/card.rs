@@ -1,11 +1,13 @@
 //! Which card a run takes, and how much of its memory: chosen and planned before anything is allocated.
 
-use headroom_kernels::cuda::{self, CudaError, Device, cards, shape};
+use std::path::Path;
+
+use headroom_kernels::cuda::{self, CublasLt, CudaError, Device, Own, Products, cards, cublaslt, shape};
 use headroom_shared::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        buffers::cuda::{CudaTraining, RESERVE_BYTES, Recompute, plan},
+        buffers::cuda::{CudaTraining, Multiplier, RESERVE_BYTES, Recompute, plan_with},
         tensors::TensorTooLarge,
     },
     hardware,
@@ -31,6 +33,8 @@ pub struct Asked<'a> {
     pub is_float32: bool,
     /// What is computed again, in every block; the planner's choice where nobody says.
     pub recompute: Option<Recompute>,
+    /// The run's folder, where cuBLASLt's choices stay with its checkpoint: a run that goes on multiplies as before.
+    pub out_dir: &'a Path,
 }
 
 /// Why there is no card for a run.
@@ -47,6 +51,9 @@ pub enum CardError {
     /// The card computes in 16 bits.
     #[error("dtype is float32, and a card trains in bfloat16, with weights, gradients and moments kept in float32")]
     Float32,
+    /// The library that was named to multiply.
+    #[error(transparent)]
+    CublasLt(cublaslt::Absent),
     /// A model beyond any card.
     #[error(transparent)]
     Tensor(#[from] TensorTooLarge),
@@ -79,6 +86,11 @@ impl CardError {
                 _ => cpu.to_owned(),
             }),
             Self::Float32 => Some("--dtype=bfloat16 trains on the card; --device=cpu computes in float32".to_owned()),
+            Self::CublasLt(_) => Some(format!(
+                "{}={} multiplies with our own kernels; unset, the library is looked for",
+                cublaslt::VARIABLE,
+                cublaslt::OFF
+            )),
             Self::Tensor(_) => None,
             Self::Memory(shortage) => Some(shortage.hint()),
         }
@@ -124,6 +136,10 @@ pub struct Chosen {
     pub plan: CudaTraining,
     /// Whether it fits.
     pub fits: bool,
+    /// Who multiplies matrices; it goes to the trainer.
+    products: Box<dyn Products>,
+    /// Why that is not cuBLASLt.
+    pub why_own: Option<cublaslt::Absent>,
 }
 
 /// Where a run is computed.
@@ -182,23 +198,33 @@ fn open(index: u32, asked: &Asked<'_>) -> Result<Chosen, CardError> {
         let holders = is_full.then(|| telemetry::holders(&uuid()?)).flatten().unwrap_or_default();
         CardError::Cuda { error: Box::new(error), holders }
     })?;
+    let (products, why_own): (Box<dyn Products>, _) = match CublasLt::find(&device, Some(asked.out_dir)) {
+        Ok(library) => (Box::new(library), None),
+        Err(absent) if absent.is_error() => return Err(CardError::CublasLt(absent)),
+        Err(absent) => (Box::new(Own), Some(absent)),
+    };
+    // After the library is there, which has memory of its own.
     let room = Room::of(&device, asked.vram_bytes)?;
-    let (plan, fits) = planned(asked, room.usable_bytes())?;
-    Ok(Chosen { device, room, plan, fits })
+    let (plan, fits) = planned(asked, room.usable_bytes(), products.multiplier())?;
+    Ok(Chosen { device, room, plan, fits, products, why_own })
 }
 
 /// What the run is to take, and whether there is so much.
-fn planned(asked: &Asked<'_>, usable_bytes: u64) -> Result<(CudaTraining, bool), TensorTooLarge> {
+fn planned(
+    asked: &Asked<'_>,
+    usable_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<(CudaTraining, bool), TensorTooLarge> {
     let whole = |level| {
         let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
-        CudaTraining::new(asked.gpt, asked.batch_size, vec![level; n_layer])
+        CudaTraining::with_multiplier(asked.gpt, asked.batch_size, vec![level; n_layer], multiplier)
     };
     if let Some(level) = asked.recompute {
         let plan = whole(level)?;
         let fits = plan.bytes <= usable_bytes;
         return Ok((plan, fits));
     }
-    match plan(asked.gpt, asked.batch_size, usable_bytes)? {
+    match plan_with(asked.gpt, asked.batch_size, usable_bytes, multiplier)? {
         Ok(plan) => Ok((plan, true)),
         Err(_) => Ok((whole(Recompute::Block)?, false)),
     }
@@ -226,19 +252,28 @@ impl Chosen {
         if self.fits { Ok(()) } else { Err(self.shortage(self.room, Moment::Plan, asked).into()) }
     }
 
+    /// Who multiplies matrices, for the person who starts the run.
+    #[must_use]
+    pub fn multiplied_by(&self) -> String {
+        self.products.name()
+    }
+
     /// The trainer, with everything that was planned.
     ///
     /// # Errors
     /// [`CardError::Memory`] where memory was taken since it was planned, and then nothing is; else the card.
-    pub fn trainer(&self, asked: &Asked<'_>) -> Result<cuda::Trainer, CardError> {
-        cuda::Trainer::new(&self.device, asked.gpt, self.plan.clone()).map_err(|error| match error {
-            CudaError::OutOfDeviceMemory { free_bytes, .. } => {
-                // What the driver said is free then; where it was enough, it does not lie together.
-                let room = Room::of(&self.device, asked.vram_bytes).unwrap_or(Room { free_bytes, ..self.room });
-                self.shortage(room, Moment::Allocation, asked).into()
-            }
-            error => error.into(),
-        })
+    pub fn trainer(&mut self, asked: &Asked<'_>) -> Result<cuda::Trainer, CardError> {
+        let products = std::mem::replace(&mut self.products, Box::new(Own));
+        cuda::Trainer::with_products(&self.device, asked.gpt, self.plan.clone(), products).map_err(
+            |error| match error {
+                CudaError::OutOfDeviceMemory { free_bytes, .. } => {
+                    // What the driver said is free then; where it was enough, it does not lie together.
+                    let room = Room::of(&self.device, asked.vram_bytes).unwrap_or(Room { free_bytes, ..self.room });
+                    self.shortage(room, Moment::Allocation, asked).into()
+                }
+                error => error.into(),
+            },
+        )
     }
 
     fn shortage(&self, room: Room, moment: Moment, asked: &Asked<'_>) -> Box<Shortage> {
@@ -250,7 +285,7 @@ impl Chosen {
             moment,
             is_least: self.plan.recompute.iter().all(|&level| level == Recompute::Block),
             batch_size: asked.batch_size,
-            fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes()),
+            fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), self.plan.multiplier),
             holders: telemetry::holders(&card.uuid),
         })
     }

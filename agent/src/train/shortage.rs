@@ -3,7 +3,7 @@
 use std::fmt;
 
 use headroom_shared::{
-    gpt::buffers::cuda::{CudaTraining, Recompute},
+    gpt::buffers::cuda::{CudaTraining, Multiplier, Recompute},
     protocol::gpu::Process,
     units::human_size,
 };
@@ -95,11 +95,12 @@ impl Shortage {
 
 /// The largest micro-batch that fits where everything is computed again, or at the level that is asked for; none where not
 /// even one sequence does.
-pub(super) fn fitting_batch_size(asked: &Asked<'_>, usable_bytes: u64) -> Option<u64> {
+pub(super) fn fitting_batch_size(asked: &Asked<'_>, usable_bytes: u64, multiplier: Multiplier) -> Option<u64> {
     let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
     let level = asked.recompute.unwrap_or(Recompute::Block);
     let fits = |batch_size| {
-        CudaTraining::new(asked.gpt, batch_size, vec![level; n_layer]).is_ok_and(|plan| plan.bytes <= usable_bytes)
+        let plan = CudaTraining::with_multiplier(asked.gpt, batch_size, vec![level; n_layer], multiplier);
+        plan.is_ok_and(|plan| plan.bytes <= usable_bytes)
     };
     // More sequences never take less: halved between one that fits and one that does not, 64 times at the most.
     let (mut fitting, mut beyond) = (0, asked.batch_size.saturating_add(1));

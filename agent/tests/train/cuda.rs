@@ -60,6 +60,8 @@ impl Machine {
         command.env("HEADROOM_CUDA", headroom_fake_cuda::library().expect("it was built"));
         command.env(headroom_fake_cuda::VARIABLE, self.drivers.path().join("scenario.json"));
         command.env("HEADROOM_NVML", self.drivers.path().join("no-nvml.so"));
+        // A library of the host's knows nothing of this card.
+        command.env("HEADROOM_CUBLASLT", "off");
         command
     }
 
@@ -123,6 +125,54 @@ fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
     for key in ["lr", "gradient_norm", "tokens_per_second", "mfu"] {
         assert!(step[key].as_f64().is_some_and(|number| number > 0.0), "{key} of {step}");
     }
+}
+
+/// The library's room is planned, and a run that goes on multiplies as the one before, whatever is fastest by then.
+#[test]
+fn a_library_multiplies_where_there_is_one() {
+    let machine = Machine::of(&Scenario::default());
+    let library = headroom_fake_cuda::library().expect("it was built");
+    let with = |args: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda"], args].concat());
+        finished(command.env("HEADROOM_CUBLASLT", &library))
+    };
+    let own = machine.plan(&["--device=cuda"]);
+    let plan: Value = serde_json::from_slice(&with(&["--plan"]).stdout).expect("JSON");
+    assert_eq!(own["multiplied_by"], "own kernels");
+    let name = plan["multiplied_by"].as_str().expect("a name");
+    assert!(name.starts_with("cuBLASLt 12.8.3 ("), "{name}");
+    // A whole number of blocks more, on a card before Hopper.
+    assert_eq!(plan["bytes"].as_u64(), own["bytes"].as_u64().map(|bytes| bytes + 4 * MIB));
+    assert!(!machine.path("out").exists(), "a plan touches nothing");
+
+    let output = with(&["--max_iters=5", "--out_dir=whole"]);
+    let told = said(&output);
+    assert!(told.contains(&format!("Matrices are multiplied by {name}.")), "{told}");
+    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    let whole = losses(&output.stdout);
+    assert_eq!(whole.len(), 6);
+
+    let mut parts = losses(&with(&["--max_iters=2", "--out_dir=parts"]).stdout);
+    let mut other = Scenario::default();
+    for algorithm in &mut other.cublaslt.algorithms {
+        // The first is the fastest now.
+        algorithm.millis = 5000 - algorithm.millis;
+    }
+    machine.play(&other);
+    parts.extend(losses(&with(&["--init_from=resume", "--max_iters=5", "--out_dir=parts"]).stdout));
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn a_library_that_is_named_and_is_none_is_an_error() {
+    let machine = Machine::of(&Scenario::default());
+    let mut command = machine.tiny(&["--device=cuda"]);
+    let words = [
+        "HEADROOM_CUBLASLT names a library that cannot be used",
+        "HEADROOM_CUBLASLT=off multiplies with our own kernels",
+    ];
+    refused(command.env("HEADROOM_CUBLASLT", machine.path("data/fox/train.bin")), 1, &words);
+    assert!(!machine.path("out").exists());
 }
 
 /// Fifty iterations on the CPU, on the card, and on both in turn; each draws the same batches and drops the same.

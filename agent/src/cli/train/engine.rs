@@ -46,13 +46,14 @@ pub struct Ready {
     pub peak_flops: Option<f64>,
 }
 
-fn asked<'a>(gpt: &'a GptConfig, run: &RunSettings, request: &Request) -> Asked<'a> {
+fn asked<'a>(gpt: &'a GptConfig, run: &'a RunSettings, request: &Request) -> Asked<'a> {
     Asked {
         gpt,
         batch_size: run.batch_size,
         vram_bytes: request.vram_bytes,
         is_float32: run.precision == Some(Precision::Float32),
         recompute: request.recompute,
+        out_dir: &run.out_dir,
     }
 }
 
@@ -119,7 +120,7 @@ impl Engine {
     ///
     /// # Errors
     /// Its memory was taken by others meanwhile, its threads cannot be started, or the card fails.
-    pub fn ready(&self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<Ready, Error> {
+    pub fn ready(&mut self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<Ready, Error> {
         match self {
             Self::Cpu { threads, .. } => {
                 let trainer = Trainer::new(gpt, run.batch_size, *threads)?;
@@ -128,6 +129,9 @@ impl Engine {
             }
             Self::Card(chosen) => {
                 let trainer = chosen.trainer(&asked(gpt, run, request))?;
+                for note in trainer.products().notes() {
+                    print::note(&format!("{note}\n"));
+                }
                 let peak_flops = chosen.peak_flops();
                 if peak_flops.is_none() {
                     let name = &chosen.device.card().name;

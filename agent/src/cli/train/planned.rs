@@ -44,7 +44,7 @@ pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
             })
         }
         Engine::Card(chosen) => {
-            let Chosen { device, room, plan, fits } = &**chosen;
+            let Chosen { device, room, plan, fits, .. } = &**chosen;
             json!({
                 "card": device.card().name,
                 "total_bytes": room.total_bytes,
@@ -53,6 +53,7 @@ pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
                 "fits": fits,
                 "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
                 "chunk_rows": plan.chunk_rows,
+                "multiplied_by": chosen.multiplied_by(),
                 "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
             })
         }
@@ -101,6 +102,8 @@ pub fn words(engine: &Engine) -> String {
         let in_fullest: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
         line(bytes.saturating_sub(in_fullest), "between buffers, and of other moments than the fullest");
         text.push_str(&format!("Computed again in backward: {}.\n", levels(&chosen.plan)));
+        let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        text.push_str(&format!("Matrices are multiplied by {}{why}.\n", chosen.multiplied_by()));
         text.push_str(&format!(
             "Free on the card: {} of {}, of which {} are left alone.\n",
             human_size(chosen.room.free_bytes),
