@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     browser::rig::keep_focus,
-    components::dynamic::{part, words},
+    components::dynamic::{IntoPart, Part, part, words},
     state::rig::orders::{Act, Allowed, START, Waiting, choose_config, queue},
     text::{self, Key, say, t},
 };
@@ -31,10 +31,10 @@ pub fn Orders(
     let allowed = Memo::new(move |_| desk.allowed.get());
     let waiting = Memo::new(move |_| desk.events(queue));
     let form = move || match (may_change.get(), allowed.get()) {
-        (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_any(),
-        (true, Allowed::Unknown) => ().into_any(),
+        (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_part(),
+        (true, Allowed::Unknown) => ().into_part(),
         (true, Allowed::Failed(why)) => {
-            view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_any()
+            view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_part()
         }
         (true, Allowed::Is(Training { unavailable: Some(why), .. })) => view! {
             <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
@@ -42,7 +42,7 @@ pub fn Orders(
             // In the agent's own words, which are English.
             <p class="rig__hint" lang="en">{why}</p>
         }
-        .into_any(),
+        .into_part(),
         (true, Allowed::Is(training)) => order(desk, training),
     };
     view! {
@@ -64,7 +64,7 @@ pub fn Orders(
 }
 
 /// The form. What is chosen is the page's, so that it outlives the form.
-fn order(desk: Desk, training: Training) -> AnyView {
+fn order(desk: Desk, training: Training) -> Part {
     let start = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
         desk.ask.run(Ask::Start);
@@ -99,7 +99,7 @@ fn order(desk: Desk, training: Training) -> AnyView {
         </form>
         {said(desk, || START.to_owned())}
     }
-    .into_any()
+    .into_part()
 }
 
 /// A list to choose from: what each is, and what it is called.
@@ -109,7 +109,7 @@ fn select(
     choices: Vec<(String, String)>,
     chosen: Option<&str>,
     take: Callback<String>,
-) -> AnyView {
+) -> Part {
     let options: Vec<_> = choices
         .into_iter()
         .take(CHOICES_MAX)
@@ -124,11 +124,11 @@ fn select(
             <select class="input" id=id on:change:target=move |event| take.run(event.target().value())>{options}</select>
         </label>
     }
-    .into_any()
+    .into_part()
 }
 
 /// A run that waits.
-fn waits(desk: Desk, run: Waiting, may_change: bool) -> AnyView {
+fn waits(desk: Desk, run: Waiting, may_change: bool) -> Part {
     let id = StoredValue::new(run.id.clone());
     let remove = may_change.then(|| {
         view! {
@@ -144,5 +144,5 @@ fn waits(desk: Desk, run: Waiting, may_change: bool) -> AnyView {
             {said(desk, move || id.get_value())}
         </li>
     }
-    .into_any()
+    .into_part()
 }

@@ -289,12 +289,12 @@ impl Client {
         if self.desk.presses.try_update(|presses| presses.begin(START)) != Some(true) {
             return;
         }
-        let how = rest::start(&self.token(), &order).await.map(|ordered| {
+        let how = rest::start(&self.token(), &order).await.map(|name| {
             // The next one has a name of its own.
             self.desk.order.update(|order| order.name = None);
             // What is at work is shown, or else the newest, which it is.
             self.desk.chosen_run.set(None);
-            say(&text::rig_ordered(ordered.name))
+            say(&text::rig_ordered(name))
         });
         self.pressed(START, how);
     }
