@@ -22,7 +22,7 @@ fn of<T: Default>(desk: Desk, id: StoredValue<String>, look: impl FnOnce(&Watche
 /// The buttons, and what came of pressing them; where this page may only look, why there are none.
 pub fn acts(desk: Desk, id: StoredValue<String>) -> Part {
     let can = Memo::new(move |_| of(desk, id, orders::acts));
-    let may_change = Memo::new(move |_| desk.may_change());
+    let may_change = desk.may_change;
     let is_sure = RwSignal::new(false);
     let stopping = move || of(desk, id, |watched| watched.is_stopping).then(|| t(text::RIG_STOPPING).to_owned());
     let goes = move || is_sure.get().then(|| of(desk, id, |watched| orders::goes_too(&watched.run)));
@@ -61,7 +61,7 @@ fn button(desk: Desk, id: StoredValue<String>, act: Act, is_sure: RwSignal<bool>
     let name =
         move || t(if act == Act::Delete && is_sure.get() { text::RIG_DELETE_SURE } else { act.name() }).to_owned();
     view! {
-        <button type="button" class="button" id=format!("act-{act:?}").to_lowercase() on:click=press
+        <button type="button" class="button" id=format!("act-{act:?}").to_ascii_lowercase() on:click=press
             aria-disabled=busy(desk, move || id.get_value())>{words(name)}</button>
     }
     .into_part()

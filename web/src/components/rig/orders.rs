@@ -27,10 +27,9 @@ pub fn Orders(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let may_change = Memo::new(move |_| desk.may_change());
-    let allowed = Memo::new(move |_| desk.allowed.get());
+    let may_change = desk.may_change;
     let waiting = Memo::new(move |_| desk.events(queue));
-    let form = move || match (may_change.get(), allowed.get()) {
+    let form = move || match (may_change.get(), desk.allowed.get()) {
         (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_part(),
         (true, Allowed::Unknown) => ().into_part(),
         (true, Allowed::Failed(why)) => {
@@ -70,7 +69,7 @@ fn order(desk: Desk, training: Training) -> Part {
         desk.ask.run(Ask::Start);
     };
     let config = Memo::new(move |_| desk.order.with(|order| order.config.clone()));
-    let name = Memo::new(move |_| desk.order.with(|order| order.name.clone()).unwrap_or_default());
+    let name = move || desk.order.with(|order| order.name.clone()).unwrap_or_default();
     let configs: Vec<_> = training.configs.iter().map(|config| (config.name.clone(), config.name.clone())).collect();
     let datasets: Vec<_> = training.datasets.iter().map(|name| (name.clone(), name.clone())).collect();
     let devices: Vec<_> = training.devices.iter().map(|device| (device.name.clone(), device.label.clone())).collect();
@@ -90,7 +89,7 @@ fn order(desk: Desk, training: Training) -> Part {
             {select("start-device", text::RIG_DEVICE, devices, chosen.device.as_deref(), take_device)}
             <label class="orders__field" for="start-name">
                 {t(text::RIG_RUN_NAME)}
-                <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(move || name.get())
+                <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(name)
                     on:input:target=move |event| desk.order.update(|order| order.name = Some(event.target().value())) />
             </label>
             <button type="submit" class="button button--primary" id="start" aria-disabled=busy(desk, || START.to_owned())>

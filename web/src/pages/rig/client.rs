@@ -274,13 +274,17 @@ impl Client {
     /// What can be started, which an agent that was started anew may say anew.
     fn fetch_training(self) {
         spawn_local(async move {
-            self.desk.allowed.set(match rest::training(&self.token()).await {
+            let allowed = match rest::training(&self.token()).await {
                 Ok(training) => {
                     self.desk.order.update(|order| orders::fit(order, &training));
                     Allowed::Is(training)
                 }
                 Err(message) => Allowed::Failed(message),
-            });
+            };
+            // The form stays as it is where nothing changed.
+            if self.desk.allowed.with_untracked(|known| *known != allowed) {
+                self.desk.allowed.set(allowed);
+            }
         });
     }
 
