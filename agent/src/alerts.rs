@@ -145,8 +145,13 @@ impl Alerts {
                 let uuid = if self.lost.contains(uuid) { Some(uuid.clone()) } else { self.unknown() };
                 uuid.map_or_else(Vec::new, |uuid| self.card_back(&uuid))
             }
-            Observed::Driver(_) | Observed::Slow(_) => vec![],
+            Observed::Driver(_) | Observed::Slow(_) | Observed::Xid { .. } => vec![],
         }
+    }
+
+    /// Whether a value is beyond its bound and may soon have been for long enough.
+    pub fn is_rising(&self) -> bool {
+        self.levels.iter().any(|(.., level)| level.is_rising())
     }
 
     fn card_back(&mut self, uuid: &str) -> Vec<Raised> {

@@ -215,7 +215,7 @@ Commands:
   plan      Say whether a run fits a card, where it would fail, and what it needs
   diagnose  Say what an out-of-memory message means, and what to change
   gpus      List the cards that are known
-  train     Train a GPT on this machine's CPU, as nanoGPT would
+  train     Train a GPT on this machine's card or CPU, as nanoGPT would
   sample    Let a model write
   export    Write a checkpoint as files that other programs load
   data      Make training data of a text, as nanoGPT reads it

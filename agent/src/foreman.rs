@@ -231,9 +231,7 @@ impl Foreman {
     /// # Errors
     /// Its folder cannot be removed.
     pub fn deleted(&self, run: &Run) -> Result<(), Error> {
-        let Ok(folder) = own_folder(run) else { return Ok(()) };
-        place::remove_logs(&self.0.data, &run.id);
-        place::remove(&folder).map_err(|error| Error::Folder { folder, error })
+        deleted(&self.0.data, run)
     }
 }
 
@@ -286,6 +284,16 @@ impl Inner {
         let order = Order { config: order.config, dataset: Some(dataset), device: Some(device), name: Some(name) };
         Ok((config, order))
     }
+}
+
+/// Takes away what lies beside history of a run that was deleted from the history of a data folder.
+///
+/// # Errors
+/// Its folder cannot be removed.
+pub fn deleted(data: &Path, run: &Run) -> Result<(), Error> {
+    let Ok(folder) = own_folder(run) else { return Ok(()) };
+    place::remove_logs(data, &run.id);
+    place::remove(&folder).map_err(|error| Error::Folder { folder, error })
 }
 
 /// The folder of a run of the agent's, as its command has it; one that is not called as we call them is not ours to

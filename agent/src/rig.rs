@@ -3,6 +3,7 @@
 //!
 //! Everything is told on the thread where it happened, and no teller waits for a viewer, for an alert or for the disk.
 
+mod inbox;
 mod keeper;
 mod owners;
 #[cfg(all(test, target_os = "linux"))]
@@ -11,7 +12,7 @@ mod soak;
 use std::{
     io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError, mpsc::SyncSender},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use headroom_shared::protocol::event::{Event, What};
@@ -23,7 +24,8 @@ use crate::{
     telemetry::{self, Observed, Sampler},
     webhook::Webhook,
 };
-use keeper::{Keeper, News};
+use inbox::{Inbox, News};
+use keeper::Keeper;
 use owners::Owners;
 
 /// Runs that may still have processes, which come before those that have ended: more than a machine has going on.
@@ -49,7 +51,7 @@ pub struct Rig {
 #[derive(Clone)]
 struct Tellers {
     hub: Hub,
-    news: SyncSender<News>,
+    news: Arc<Inbox>,
     owners: Arc<Mutex<Owners>>,
     cards: Cards,
     bell: Bell,
@@ -67,9 +69,8 @@ impl Rig {
         webhook: Option<Webhook>,
         train: Option<&Path>,
     ) -> io::Result<Self> {
-        let (news, received) = keeper::channel();
         let (bell, rung) = Bell::new();
-        let tellers = Tellers::new(news, bell.clone());
+        let tellers = Tellers::new(bell.clone());
         let cards = Arc::clone(&tellers.cards);
         let hub = tellers.hub.clone();
         let told = tellers.clone();
@@ -81,7 +82,7 @@ impl Rig {
             *tellers.owners() = Owners::new(&runs);
         }
         store.append(None, What::AgentStarted { version: env!("CARGO_PKG_VERSION").to_owned() });
-        let keeper = Keeper::start(received, store.clone(), name.to_owned(), webhook)?;
+        let keeper = Keeper::start(Arc::clone(&tellers.news), store.clone(), name.to_owned(), webhook)?;
         let foreman = Foreman::new(folder, train, &store, cards, bell);
         let yard = Yard::start(&foreman, rung)?;
         let options = telemetry::Options { library: None, disk_folder: folder.to_owned() };
@@ -102,8 +103,9 @@ impl Drop for Rig {
 }
 
 impl Tellers {
-    fn new(news: SyncSender<News>, bell: Bell) -> Self {
-        Self { hub: Hub::default(), news, owners: Arc::default(), cards: Arc::default(), bell }
+    fn new(bell: Bell) -> Self {
+        let (hub, news) = (Hub::default(), Arc::default());
+        Self { hub, news, owners: Arc::default(), cards: Arc::default(), bell }
     }
 
     /// Nothing in it is left half changed where a thread panics.
@@ -117,13 +119,13 @@ impl Tellers {
         if matches!(event.what, What::RunStarted { .. } | What::RunStatus { .. } | What::RunDeleted) {
             self.bell.ring();
         }
-        self.say(News::Event(event.clone()));
+        self.news.put(News::Event(event.clone()));
         self.hub.event(event);
     }
 
     fn observe(&self, what: Observed, store: &Store) {
         if !matches!(what, Observed::Slow(_) | Observed::Driver(_)) {
-            self.say(News::Observed(what.clone()));
+            self.news.put(News::Observed(what.clone()));
         }
         match what {
             Observed::Driver(driver) => self.hub.driver(driver),
@@ -133,7 +135,6 @@ impl Tellers {
                 self.hub.gpus(gpus);
             }
             Observed::Telemetry(telemetry) => {
-                let telemetry = Arc::new(telemetry);
                 store.telemetry(Arc::clone(&telemetry));
                 self.hub.telemetry(telemetry);
             }
@@ -145,11 +146,8 @@ impl Tellers {
             }
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
+            // The watcher of a run that dies of it says so.
+            Observed::Xid { .. } => {}
         }
-    }
-
-    fn say(&self, news: News) {
-        // Full is said by the next moment again, and at the end nobody listens.
-        let _ = self.news.try_send(news);
     }
 }

@@ -15,7 +15,7 @@ mod headers;
 pub mod host;
 pub mod hub;
 #[cfg(test)]
-mod made;
+pub mod made;
 mod metrics;
 pub mod orders;
 mod share;

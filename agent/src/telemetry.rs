@@ -3,13 +3,16 @@
 //! Nobody above sees NVML: what is read leaves as the protocol's values, by a call on the thread that read them. A card
 //! or a driver that goes away is a state, and looked for until it is back. One thread reads ten times a second what is
 //! quickly read, another once a second all else, so that what is slow delays nothing; each is a loop around a function
-//! that reads one moment.
+//! that reads one moment. A third waits for what the driver reports by itself.
 
 mod answers;
 mod cards;
 mod clock;
 pub mod energy;
 mod facts;
+mod faults;
+mod handles;
+mod holders;
 mod host;
 mod library;
 pub mod measure;
@@ -27,8 +30,8 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        Arc, Condvar, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
     },
     thread,
     time::{Duration, Instant},
@@ -38,6 +41,7 @@ use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu, state::DriverState};
 
 use crate::clock::now_ms;
 use clock::{Moment, Ticks};
+pub use holders::holders;
 use host::Host;
 use reader::Reader;
 use shared::Shared;
@@ -67,22 +71,28 @@ pub enum Observed {
     Driver(DriverState),
     /// The list of cards changed; the whole of it.
     Inventory(Vec<Gpu>),
-    /// Ten times a second, while a driver answers.
-    Telemetry(Telemetry),
+    /// Ten times a second, while a driver answers. Several keep it.
+    Telemetry(Arc<Telemetry>),
     /// Once a second, with a driver or without.
     Slow(Slow),
     /// A card stopped answering: its UUID.
     CardLost(String),
     /// It answers again.
     CardBack(String),
+    /// The driver reported an error of a card.
+    Xid {
+        /// Its UUID.
+        gpu: String,
+        /// NVIDIA's number of the error; 0 where the driver does not know it.
+        xid: u64,
+    },
 }
 
 /// Threads that read; they end when this is dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Dropped, they tell both threads to end.
-    stops: Vec<Sender<()>>,
-    /// Says nothing, and closes when both have ended.
+    stop: Arc<Stop>,
+    /// Says nothing, and closes when all have ended.
     ended: Receiver<()>,
     end_max: Duration,
 }
@@ -94,37 +104,68 @@ pub struct Sampler {
 pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) -> io::Result<Sampler> {
     let shared = Arc::new(Shared::default());
     let mut reader = Reader::new(options.library, Arc::clone(&shared));
-    let mut slow = SlowReader::new(shared, Host::new(options.disk_folder));
+    let mut slow = SlowReader::new(Arc::clone(&shared), Host::new(options.disk_folder));
     let tell = Arc::new(tell);
     let start = Instant::now();
     let (running, ended) = channel();
-    let mut sampler = Sampler { stops: Vec::new(), ended, end_max: END_MAX };
-    let tell_fast = Arc::clone(&tell);
+    let sampler = Sampler { stop: Arc::default(), ended, end_max: END_MAX };
+    let (tell_fast, tell_faults) = (Arc::clone(&tell), Arc::clone(&tell));
     sampler.repeat("telemetry", PERIOD, start, running.clone(), move |now| {
         reader.read(now).into_iter().for_each(&*tell_fast);
     })?;
+    let listening = running.clone();
     sampler.repeat("telemetry, slow", SLOW_PERIOD, start, running, move |now| tell(Observed::Slow(slow.read(now))))?;
+    let stop = Arc::clone(&sampler.stop);
+    thread::Builder::new().name("telemetry, faults".to_owned()).spawn(move || {
+        faults::watch(&shared, &stop, &*tell_faults);
+        // NVML ends before the thread is said to have.
+        drop(shared);
+        drop(listening);
+    })?;
     Ok(sampler)
+}
+
+/// Tells the threads to end. A channel would do, and costs as much at each moment as to read a card.
+#[derive(Debug, Default)]
+struct Stop {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    fn set(&self) {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn is_set(&self) -> bool {
+        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until it is set; gives whether it is.
+    fn wait(&self, timeout: Duration) -> bool {
+        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(is_set, timeout, |is_set| !*is_set);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
 }
 
 impl Sampler {
     fn repeat(
-        &mut self,
+        &self,
         name: &str,
         period: Duration,
         start: Instant,
         running: Sender<()>,
         mut read: impl FnMut(Moment) + Send + 'static,
     ) -> io::Result<()> {
-        let (stop, stopped) = channel::<()>();
-        self.stops.push(stop);
+        let stop = Arc::clone(&self.stop);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut ticks = Ticks::new(start, period);
             loop {
                 read(Moment { wall_ms: now_ms(), since_start: start.elapsed() });
-                match stopped.recv_timeout(ticks.wait(Instant::now())) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                if stop.wait(ticks.wait(Instant::now())) {
+                    break;
                 }
             }
             // NVML ends before the thread is said to have.
@@ -137,7 +178,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.stops.clear();
+        self.stop.set();
         let _ = self.ended.recv_timeout(self.end_max);
     }
 }

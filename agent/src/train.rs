@@ -1,9 +1,13 @@
-//! Training: what a run is to do, the loop, what it leaves on disk, and the weights that one starts from.
+//! Training: what a run is to do, on what it is computed, the loop, what it leaves on disk, and
+//! the weights that one starts from.
 
+pub mod card;
 pub mod checkpoint;
+pub mod device;
 pub mod files;
 pub mod memory;
 pub mod pretrained;
 pub mod run;
 pub mod schedule;
 pub mod settings;
+pub mod shortage;

@@ -15,6 +15,7 @@ mod passing;
 pub mod pattern;
 pub mod planned;
 pub mod remedy;
+mod xid;
 
 use std::{
     env,
@@ -49,6 +50,8 @@ pub use journal::{Ended, Record};
 
 /// How often time passes for a journal.
 const TICK: Duration = Duration::from_millis(100);
+/// A driver's error of a card is told within this after the run's end that it brought about.
+const FAULT_LATE_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a run's number: nobody makes two alike.
 const ID_BYTES: usize = 8;
 /// Characters of a name that is made of a command.
@@ -150,7 +153,11 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
     let status = {
         // Telemetry ends with the child.
         let _sampler = watch_cards(task, &child, &cards);
-        attendant.wait(&mut child)?
+        let status = attendant.wait(&mut child)?;
+        if platform::ending(status) != Ending::Exited(0) {
+            wait_for_fault(&cards);
+        }
+        status
     };
     let ending = platform::ending(status);
     let mut told_to_end = None;
@@ -190,6 +197,18 @@ fn watch_cards(task: &Task, child: &Child, cards: &Arc<Mutex<Cards>>) -> Option<
         cards.lock().unwrap_or_else(PoisonError::into_inner).observe(&observed, is_ours);
     };
     telemetry::start(options, tell).ok()
+}
+
+/// Waits a moment for what the driver has to say of the cards that a run died on: it may say it after the run's end.
+fn wait_for_fault(cards: &Mutex<Cards>) {
+    let start = Instant::now();
+    let is_awaited = || {
+        let cards = cards.lock().unwrap_or_else(PoisonError::into_inner);
+        cards.was_seen() && cards.fault(None).is_none()
+    };
+    while is_awaited() && start.elapsed() < FAULT_LATE_MAX {
+        thread::sleep(TICK);
+    }
 }
 
 fn given(task: &Task) -> Option<Config> {

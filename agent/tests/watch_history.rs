@@ -199,9 +199,10 @@ fn a_watcher_that_is_killed_leaves_a_run_that_ended_then() {
     let killed_ms = now_ms();
     let killed = Instant::now();
     eventually("that it is lost", || stands() == Some(RunStatus::Lost));
-    assert!(killed.elapsed() < Duration::from_secs(8), "{:?}", killed.elapsed());
+    // By its silence alone it would be lost eleven seconds after this at the earliest.
+    assert!(killed.elapsed() < Duration::from_secs(11), "{:?}", killed.elapsed());
     let ended_ms = runs(&history)[0].ended_ms.expect("it ended");
-    assert!((killed_ms - 6000..=killed_ms).contains(&ended_ms), "{ended_ms} for {killed_ms}");
+    assert!((killed_ms - 10_000..=killed_ms).contains(&ended_ms), "{ended_ms} for {killed_ms}");
 }
 
 #[cfg(target_os = "linux")]
@@ -245,6 +246,35 @@ fn a_run_that_is_started_again_names_the_next() {
     let (next, changes) = retried.expect("it is told");
     assert_eq!(next, second.id);
     assert!(changes.iter().all(|(key, value)| second.command.contains(&format!("--{key}={value}"))), "{changes:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_of_its_card_explains_a_run_s_end() {
+    let history = folder();
+    let mut scenario = Scenario::of_cards(1);
+    let stage = Stage::new(&history.path().join("driver"), &[], &scenario).expect("a stage");
+    let go = history.path().join("go");
+    let script = format!("echo $$; while [ ! -e '{}' ]; do sleep 0.05; done; exit 3", go.display());
+    let mut child =
+        watch(&history, Some(&stage), &[], &["sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("it");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its number");
+    let pid: u32 = line.trim().parse().expect("a number");
+    scenario.cards[0].processes = vec![Process { pid, memory_used_bytes: Some(GIB), graphics: false }];
+    stage.play(&scenario).expect("it is written");
+    eventually("that it is seen on its card", || runs(&history).first().is_some_and(|run| !run.gpus.is_empty()));
+    scenario.cards[0].xids = vec![(0.0, 79)];
+    scenario.cards[0].processes = vec![Process { pid, memory_used_bytes: Some(2 * GIB), graphics: false }];
+    stage.play(&scenario).expect("it is written");
+    // What is waited for by itself is there before what is read once a second.
+    eventually("the memory besides", || runs(&history)[0].gpu_memory_peak_bytes == Some(2 * GIB));
+    std::fs::write(&go, "").expect("a file");
+    assert_eq!(child.wait().expect("it ends").code(), Some(3));
+    let run = runs(&history).remove(0);
+    assert_eq!(run.status, RunStatus::Exited { code: 3 });
+    assert!(run.explanation.is_some_and(|why| why.contains("Xid 79") && why.contains("fallen off the bus")));
+    assert!(events(&history).iter().any(|what| matches!(what, What::RunExplained { xid: Some(79), .. })));
 }
 
 #[test]

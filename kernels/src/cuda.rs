@@ -3,7 +3,7 @@
 //! [`Device`] is a card with its context and its one stream; [`Slice`] is a stretch of its memory; [`ops`] has a
 //! function for each kernel of `kernels/cuda`, a twin of the one in [`crate::cpu`]: the same names and the same order,
 //! results first. Sources are compiled ahead to PTX (`kernels/ptx`), which the driver translates for the card that it
-//! finds.
+//! finds. Matrices are multiplied by [`Products`]: our own kernels, or cuBLASLt where the host has it.
 //!
 //! Nothing here panics for want of a driver or a card: that is a [`CudaError`] with a sentence. Every call's result is
 //! checked, and told with the file and line that made it. A kernel's fault shows only when somebody waits; with
@@ -12,6 +12,7 @@
 pub mod arena;
 mod calls;
 mod card;
+pub mod cublaslt;
 mod device;
 pub mod driver;
 mod element;
@@ -20,14 +21,18 @@ mod launch;
 mod memory;
 mod model;
 pub mod ops;
+mod products;
 mod room;
+pub mod shape;
 mod trainer;
 
 pub use arena::Arena;
 pub use card::{Capability, Card, cards};
+pub use cublaslt::CublasLt;
 pub use device::{Device, Memory};
 pub use element::{Bf16, Element};
 pub use error::{Code, CudaError};
 pub use launch::{Argument, Grid, Kernel, Module};
 pub use memory::{Allocation, Slice};
+pub use products::{Own, Products};
 pub use trainer::Trainer;

@@ -10,12 +10,16 @@ pub mod cuda;
 pub mod decode;
 #[cfg(feature = "train")]
 pub mod fast;
+#[cfg(any(feature = "train", feature = "cuda"))]
+mod initial;
 pub mod layout;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod measure;
 pub mod rng;
 pub mod sampling;
 mod simd;
+#[cfg(all(any(feature = "train", feature = "cuda"), not(target_arch = "wasm32")))]
+pub mod training;
 pub mod weights;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;

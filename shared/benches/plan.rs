@@ -10,7 +10,7 @@ use headroom_shared::{
     gpt::{GptConfig, GptShape, MAX_N_LAYER},
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion},
-    plan::{Request, plan},
+    plan::{Request, builtin::builtin, plan},
     train_config::TrainConfig,
     units::{GIB, MIB},
 };
@@ -57,10 +57,21 @@ fn other_ways(criterion: &mut Criterion) {
     }
 }
 
+/// What stands beside a plan: the built-in trainer's, at its slowest, where every level is tried and none fits.
+fn builtin_trainer(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("plan/built-in trainer");
+    for n_layer in [12, 48, MAX_N_LAYER] {
+        let request = request(n_layer, true, SegmentKind::Native, 1 << 30);
+        group.bench_with_input(BenchmarkId::from_parameter(n_layer), &request, |bencher, request| {
+            bencher.iter(|| builtin(black_box(request)).expect("it can"));
+        });
+    }
+}
+
 criterion_group! {
     name = benches;
     // A machine that does other things, too, needs no more: the best of its samples is what counts.
     config = Criterion::default().sample_size(50).without_plots();
-    targets = by_layers, other_ways
+    targets = by_layers, other_ways, builtin_trainer
 }
 criterion_main!(benches);

@@ -1,20 +1,52 @@
 //! Decimal numbers as text, read and written.
 //!
 //! The one place where text becomes a float and a float text. The standard library would do, and brings the page fifteen
-//! kilobytes for it, most of them tables that no compression shrinks; lexical's compact ways do without.
+//! kilobytes for it, most of them tables that no compression shrinks; a crate made to be compact brings as much code.
+//! `exact` is two kilobytes.
 
-use lexical_parse_float::FromLexical;
-use lexical_write_float::{FormattedSize, ToLexical};
+mod exact;
 
 /// Reads a decimal number: digits with an optional sign, point and exponent, or `inf`, `infinity`, `nan` in any case;
 /// rounded to the nearest float, ties to even. `None` where anything else stands in the text.
 #[must_use]
 pub fn parse(text: &str) -> Option<f64> {
-    f64::from_lexical(text.as_bytes()).ok()
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (number, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let value = if are_digits(whole) && are_digits(fraction) && whole.len() + fraction.len() > 0 {
+        let exponent = exponent.map_or(Some(0), power)?;
+        exact::nearest(whole.bytes().chain(fraction.bytes()), exponent.saturating_sub(fraction.len() as i64))
+    } else if ["inf", "infinity"].iter().any(|name| unsigned.eq_ignore_ascii_case(name)) {
+        f64::INFINITY
+    } else if unsigned.eq_ignore_ascii_case("nan") {
+        f64::NAN
+    } else {
+        return None;
+    };
+    Some(if text.starts_with('-') { -value } else { value })
 }
 
-/// Digits that read back as the same float, as Python's `repr` writes them: `0.0006`, `6e-05`, `1e+16`, `1.0`. Shortest
-/// but for about one float in a thousand, which gets a digit more.
+/// An exponent; beyond any float's it stays where it is.
+fn power(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() {
+        return None;
+    }
+    let mut power = 0_i64;
+    for byte in digits.bytes() {
+        power = (power * 10 + i64::from(byte.is_ascii_digit().then(|| byte - b'0')?)).min(EXPONENT_MAX);
+    }
+    Some(if text.starts_with('-') { -power } else { power })
+}
+
+/// Larger than the digits of any text are many, so that it outweighs them.
+const EXPONENT_MAX: i64 = 1 << 50;
+
+/// The fewest digits that read back as the same float, as Python's `repr` writes them: `0.0006`, `6e-05`, `1e+16`, `1.0`.
 #[must_use]
 pub fn shortest(value: f64) -> String {
     if !value.is_finite() {
@@ -27,29 +59,14 @@ pub fn shortest(value: f64) -> String {
         })
         .to_owned();
     }
-    let mut buffer = [0; f64::FORMATTED_SIZE_DECIMAL];
-    let written = value.abs().to_lexical(&mut buffer);
-    // The digits without leading zeros, and how many of them stand before the point.
-    let (mut digits, mut point, mut seen_point, mut exponent) = (String::new(), 0_i32, false, 0_i32);
-    let mut bytes = written.iter();
-    for &byte in bytes.by_ref() {
-        match byte {
-            b'.' => seen_point = true,
-            b'e' => break,
-            b'0' if digits.is_empty() => point -= i32::from(seen_point),
-            digit => {
-                digits.push(char::from(digit));
-                point += i32::from(!seen_point);
-            }
-        }
-    }
-    let is_negative = bytes.as_slice().first() == Some(&b'-');
-    for &byte in bytes.filter(|byte| byte.is_ascii_digit()) {
-        exponent = exponent * 10 + i32::from(byte - b'0');
-    }
-    point += if is_negative { -exponent } else { exponent };
-    let digits = digits.trim_end_matches('0');
-    let text = if digits.is_empty() { "0.0".to_owned() } else { placed(digits, point) };
+    let text = if value == 0.0 {
+        "0.0".to_owned()
+    } else {
+        let (number, exponent) = exact::shortest(value.abs());
+        let digits = number.to_string();
+        let point = exponent + digits.len() as i64;
+        placed(digits.trim_end_matches('0'), i32::try_from(point).unwrap_or(0))
+    };
     if value.is_sign_negative() { format!("-{text}") } else { text }
 }
 
@@ -128,6 +145,22 @@ mod tests {
         }
 
         #[test]
+        fn no_digit_more_than_the_standard_library(bits: u64) {
+            let float = f64::from_bits(bits);
+            prop_assume!(float.is_finite());
+            let n_digits = |text: &str| {
+                let digits: String = text.split('e').next().unwrap_or("").chars().filter(char::is_ascii_digit).collect();
+                digits.trim_start_matches('0').trim_end_matches('0').len()
+            };
+            prop_assert_eq!(n_digits(&shortest(float)), n_digits(&format!("{float:e}")), "{}", float);
+        }
+
+        #[test]
+        fn as_many_digits_as_there_may_be(text in "0{0,3}[0-9]{0,900}\\.[0-9]{1,900}e-?[0-9]{1,3}") {
+            prop_assert_eq!(parse(&text), text.parse().ok());
+        }
+
+        #[test]
         fn a_ratio_is_printed_as_by_the_standard_library(part in 0_u64..1 << 50, log2 in 0_u32..40, decimals in 0_u32..4) {
             // Divided by a power of two, the float is exact.
             let whole = 1_u64 << log2;
@@ -167,9 +200,19 @@ mod tests {
 
     #[test]
     fn half_way_between_two_floats() {
-        for text in
-            ["9007199254740993", "9007199254740993.00000000000000000000000000000000001", "2.2250738585072011e-308"]
-        {
+        for text in [
+            "9007199254740993",
+            "9007199254740993.00000000000000000000000000000000001",
+            "2.2250738585072011e-308",
+            "5e-324",
+            "2.4703282292062327e-324",
+            "2.4703282292062328e-324",
+            "1.7976931348623158e308",
+            "1.7976931348623159e308",
+            "1e999999999999999999999",
+            "-1e-999999999999999999999",
+            "0e9999999999999",
+        ] {
             assert_eq!(parse(text), text.parse().ok(), "{text}");
         }
     }

@@ -4,6 +4,7 @@
 //! what each figure rests on. [`Plan::timeline`] and [`Plan::live_at`] look inside.
 
 pub mod basis;
+pub mod builtin;
 pub mod json;
 
 use serde::Serialize;

@@ -7,7 +7,7 @@ use headroom_shared::plan::plan;
 
 use crate::{
     browser,
-    state::{answer::Answer, session::Session},
+    state::{answer::Answer, builtin::Builtin, session::Session},
 };
 
 /// The most plans one call makes, so that a mistyped count cannot hang the page.
@@ -28,10 +28,14 @@ pub fn plan_millis(n: u32) -> f64 {
     mean_millis(n, || request.clone().is_some_and(|request| std::hint::black_box(plan(request)).is_ok()))
 }
 
-/// Mean milliseconds from the text to a plan with its timeline: what one keystroke costs before anything is drawn.
+/// Mean milliseconds from the text to a plan with its timeline, and the built-in trainer's: what one keystroke costs before anything is drawn.
 pub fn keystroke_millis(n: u32) -> f64 {
     let session = session();
-    mean_millis(n, || std::hint::black_box(Answer::of(&session)).plan().is_some())
+    mean_millis(n, || {
+        let answer = Answer::of(&session);
+        std::hint::black_box(Builtin::of_answer(&answer));
+        std::hint::black_box(answer).plan().is_some()
+    })
 }
 
 fn session() -> Session {

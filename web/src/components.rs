@@ -1,6 +1,7 @@
 //! Components render; what they show is decided in `state`. One file and one style file each.
 
 pub mod actions;
+pub mod builtin;
 pub mod card_picker;
 pub mod chart;
 pub mod config;

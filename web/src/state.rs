@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod budget;
+pub mod builtin;
 pub mod card;
 pub mod chart;
 pub mod command;

@@ -20,6 +20,16 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
     if with_benches.is_empty() {
         return Err(Failure::new("no package has a benchmark"));
     }
+    let known = || with_benches.iter().flat_map(|package| &package.benches).map(String::as_str);
+    if let Some(asked) = &filter
+        && !more.is_empty()
+        && known().all(|name| name != asked)
+    {
+        let known: Vec<&str> = known().collect();
+        return Err(
+            Failure::new(format!("there is no benchmark {asked}")).hint(format!("one of: {}", known.join(", ")))
+        );
+    }
     for package in with_benches {
         // Options are understood by the benchmark that they are for.
         let is_asked = |bench: &&String| more.is_empty() || filter.as_ref() == Some(*bench);

@@ -1,112 +1,108 @@
 //! `cargo xtask gpu`: what only a real card can show, as lines of JSON in `bench/results`.
 //!
-//! Every reading present or missing with its reason, agreement with `nvidia-smi` to the digit it prints, the cost of each
-//! reading and the agent's share of a core while something computes on the card. Runs with a program that was built
-//! elsewhere too, on a machine without Rust.
+//! Steps follow each other, and none stops another: what fails is told at the end. A line a finding, written as
+//! it is found; the bars are computed of all lines that are there. Runs with programs that were built elsewhere too, on a
+//! machine without Rust: `--pack` puts them together.
 
 mod agreement;
+mod bars;
+mod book;
+mod ceilings;
+mod headline;
+mod kernels;
+mod llmc;
+mod nanogpt;
+mod nvml;
+mod options;
+mod pack;
+mod programs;
 mod readings;
+mod sanitizer;
+mod speed;
+mod step;
+mod training;
 mod when;
 
 use crate::{
     args::Args,
     failure::{Doing, Failure, Result},
-    page::Build,
-    run,
     shell::{Shell, note, step},
 };
-use serde_json::{Value, json};
+use book::{Book, Found};
+use options::Options;
+use programs::Programs;
+use serde_json::Value;
 use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Child,
+    env, fs,
+    path::{PathBuf, absolute},
+    time::Instant,
 };
+use step::Step;
 
-/// A load where none is named and PyTorch is there: products of large matrices until it is stopped.
-const TORCH_LOAD: &str = "import torch\na = torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16)\nwhile True:\n    \
-                          for _ in range(50):\n        b = a @ a\n    torch.cuda.synchronize()";
-const TORCH_PROBE: &str = "import torch, sys; sys.exit(not torch.cuda.is_available())";
-/// How often the two are compared: values that change between two calls agree seldom in one try.
-const COMPARISONS: usize = 5;
+/// This program, and what it measures with as the tests of packages left it: for the test of the whole command.
+pub fn of_tests(shell: &Shell) -> Result<Vec<(&'static str, PathBuf)>> {
+    let xtask = env::current_exe().doing(|| "find this program".into())?;
+    let found = [
+        ("HEADROOM_OPS", programs::newest_test(shell, "ops")),
+        ("HEADROOM_CUDA_OPS", programs::example(shell, "cuda_ops")),
+    ];
+    let found = found.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    Ok([("HEADROOM_XTASK", xtask)].into_iter().chain(found).collect())
+}
 
-/// Looks at the cards of this machine and writes what was seen.
+/// Looks at the card of this machine and writes what was seen, or packs what does that.
 pub fn run(shell: &Shell, mut args: Args) -> Result<()> {
-    let built = args.value("--headroom")?.map(PathBuf::from);
-    let load = args.value("--load")?;
-    let folder = args.value("--out")?.map_or_else(|| shell.root.join("bench/results"), PathBuf::from);
-    args.finish()?;
-    let headroom = match built {
-        Some(path) => path,
-        None => run::build_headroom(shell, Build::Release)?,
-    };
-    let doctor = doctor(shell, &headroom)?;
-    let mut lines = vec![readings::machine(&doctor, &when::today())];
-    lines.extend(readings::lines(&doctor));
-    lines.extend(step("compare with nvidia-smi", "its printed digits are ours", || {
-        agreement::lines(shell, COMPARISONS, || self::doctor(shell, &headroom))
-    })?);
-    for loaded in [false, true] {
-        let mut running = if loaded { start_load(shell, load.as_deref())? } else { None };
-        if loaded && running.is_none() {
-            lines.push(json!({ "kind": "telemetry", "loaded": true, "available": false, "reason": NO_LOAD }));
-            note(NO_LOAD);
-            continue;
-        }
-        let why = if loaded { "with a load on the card" } else { "with an idle card" };
-        let measured = step("measure what telemetry costs", why, || telemetry(shell, &headroom, loaded));
-        if let Some(running) = &mut running {
-            // It ends by no other way; one that ended by itself says so below.
-            let _ = running.kill();
-            let _ = running.wait();
-        }
-        lines.extend(measured?);
+    if let Some(folder) = args.value("--pack")? {
+        args.finish()?;
+        return pack::run(shell, &absolute(&folder).doing(|| format!("find {folder}"))?);
     }
-    write(&folder, &doctor, &lines)
+    let options = Options::read(args)?;
+    let folder = options.folder(&shell.root)?;
+    let programs = Programs::find(shell, &options)?;
+    let doctor = nvml::doctor(shell, &programs.headroom)?;
+    fs::create_dir_all(&folder).doing(|| format!("make {}", folder.display()))?;
+    let path = folder.join(readings::file_name(&doctor, &when::today()));
+    let mut machine = readings::machine(&doctor, &when::today());
+    machine["seed"] = options.seed.into();
+    machine["tiny"] = options.tiny.into();
+    let mut book = Book::open(&path, machine, &options.steps)?;
+    let mut failed = Vec::new();
+    for &asked in &options.steps {
+        let start = Instant::now();
+        let mut found = book.found(asked);
+        let done = step(asked.name(), asked.why(), || measure(shell, asked, &options, &programs, &doctor, &mut found));
+        let failure = done.err().map(|failure| failure.to_string());
+        book.end(asked, start.elapsed().as_secs_f64(), failure.as_deref())?;
+        failed.extend(failure.map(|failure| format!("{}: {failure}", asked.name())));
+    }
+    summary(&book, &failed)
 }
 
-const NO_LOAD: &str = "no load: --load names a command that computes on the card, and PyTorch with CUDA is not there";
-
-/// What the program says of the cards now.
-fn doctor(shell: &Shell, headroom: &Path) -> Result<Value> {
-    let text = shell
-        .cmd(headroom)
-        .args(["doctor", "--json"])
-        .read()
-        .ok_or_else(|| Failure::new("no card answers").hint(format!("`{} doctor` says why", headroom.display())))?;
-    serde_json::from_str(&text).doing(|| "read what `headroom doctor --json` prints".into())
+fn measure(
+    shell: &Shell,
+    step: Step,
+    options: &Options,
+    programs: &Programs,
+    doctor: &Value,
+    found: &mut Found<'_>,
+) -> Result<()> {
+    let Programs { headroom, ops, cuda_ops } = programs;
+    match step {
+        Step::Nvml => nvml::measure(shell, headroom, doctor, options.load.as_deref(), found),
+        Step::Kernels => kernels::measure(shell, ops, &options.size, options.seed, found),
+        Step::Sanitizer => sanitizer::measure(shell, ops, &options.size, options.seed, found),
+        Step::Train => headline::measure(shell, headroom, &options.size, doctor, found),
+        Step::Ceilings => ceilings::measure(shell, cuda_ops, options.tiny, found),
+        Step::Speed => speed::measure(shell, headroom, options, found),
+    }
 }
 
-fn telemetry(shell: &Shell, headroom: &Path, loaded: bool) -> Result<Vec<Value>> {
-    let text = shell.cmd(headroom).args(["bench", "--only", "telemetry"]).read();
-    let text = text.ok_or_else(|| Failure::new("`headroom bench --only telemetry` failed"))?;
-    let lines = text.lines().map(|line| {
-        let mut line: Value = serde_json::from_str(line).doing(|| format!("read {line:?}"))?;
-        line["loaded"] = loaded.into();
-        Ok(line)
-    });
-    lines.collect()
-}
-
-/// Starts what computes on the card; none where there is nothing to start.
-fn start_load(shell: &Shell, load: Option<&str>) -> Result<Option<Child>> {
-    let command = match load {
-        Some(load) => shell.cmd("sh").args(["-c", &format!("exec {load}")]),
-        None if shell.cmd("python3").args(["-c", TORCH_PROBE]).read().is_some() => {
-            shell.cmd("python3").args(["-c", TORCH_LOAD])
-        }
-        None => return Ok(None),
-    };
-    command.start().map(Some)
-}
-
-fn write(folder: &Path, doctor: &Value, lines: &[Value]) -> Result<()> {
-    let path = folder.join(readings::file_name(doctor, &when::today()));
-    fs::create_dir_all(folder).doing(|| format!("make {}", folder.display()))?;
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
+/// Says what is there, what is missing and which bars hold; fails where one does not.
+fn summary(book: &Book, failed: &[String]) -> Result<()> {
     let n = |kind: &str, key: &str, value: bool| {
-        lines.iter().filter(|line| line["kind"] == kind && line[key] == value).count()
+        book.lines().iter().filter(|line| line["kind"] == kind && line[key] == value).count()
     };
+    eprintln!("==> summary");
     note(&format!(
         "{} readings present, {} missing with a reason; nvidia-smi agrees on {}, and not on {}",
         n("reading", "present", true),
@@ -114,9 +110,28 @@ fn write(folder: &Path, doctor: &Value, lines: &[Value]) -> Result<()> {
         n("agreement", "agrees", true),
         n("agreement", "agrees", false),
     ));
-    println!("{}", path.display());
-    if n("agreement", "agrees", false) > 0 {
-        return Err(Failure::new("nvidia-smi prints other digits").hint("the lines with \"agrees\":false have both"));
+    note(&format!(
+        "{} tests of kernels pass, {} of them have work on the emulated card alone",
+        n("kernel_test", "passes", true),
+        n("kernel_test", "emulated_alone", true),
+    ));
+    for line in book.lines().iter().filter(|line| line["available"] == false) {
+        let word = |key: &str| line[key].as_str().unwrap_or_default();
+        let what = ["tool", "who", "of", "name"].map(word).into_iter().find(|word| !word.is_empty());
+        note(&format!("not measured: {} {}: {}", word("kind"), what.unwrap_or_default(), word("reason")));
     }
-    Ok(())
+    let bars = book.bars();
+    for bar in &bars {
+        let holds = if bar.holds { "holds" } else { "FAILS" };
+        note(&format!("{holds}: {}: {} (bar {})", bar.what, bar.value, bar.bar));
+    }
+    for failure in failed {
+        note(&format!("failed: {failure}"));
+    }
+    println!("{}", book.path().display());
+    let n_missed = bars.iter().filter(|bar| !bar.holds).count();
+    if n_missed + failed.len() == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{n_missed} bars do not hold, and {} steps failed", failed.len())))
 }

@@ -55,9 +55,12 @@ cargo xtask ci                          lint, cross, kernels --check, the page a
 cargo xtask size                        what a first visit fetches, against its bar
 cargo xtask bench [NAME]                runs the benchmarks
 cargo xtask bench NAME -- OPTIONS       runs one, with options of its own: load -- --viewers 1
-cargo xtask gpu [--headroom FILE] [--load COMMAND] [--out FOLDER]
-    What only a real card can show, into bench/results: every reading, agreement with nvidia-smi, what telemetry costs
-    while the card computes. --headroom is a program that was built elsewhere; PyTorch is the load where none is named.
+cargo xtask gpu [--only STEPS] [--seed N] [--nanogpt FOLDER] [--llmc FOLDER] [--load COMMAND] [--out FOLDER]
+    What only a real card can show, into bench/results: nvml (readings, agreement with nvidia-smi, what telemetry costs),
+    kernels, sanitizer, train, ceilings and speed; --only names some, with commas. --nanogpt and --llmc are checkouts to be
+    fast beside. Programs that were built elsewhere: --headroom FILE, --ops FILE, --cuda-ops FILE. --tiny sees on the
+    emulated card, in a minute, that all of it works.
+cargo xtask gpu --pack FOLDER           all that this needs on a machine without Rust: sh FOLDER/run.sh [OPTIONS]
 cargo xtask help                        this text
 
 HEADROOM_TOOLS_DIR  keeps fetched programs elsewhere than in .tools

@@ -1,5 +1,9 @@
 //! Where things lie, and how other programs are called: with the tools folder first on PATH, and shown when they fail.
 
+mod limited;
+
+pub use limited::Ended;
+
 use crate::failure::{Doing, Failure, Result};
 use std::{
     env,
@@ -117,6 +121,14 @@ impl Cmd {
         let output = self.command.output().map_err(|error| self.failure(&error.to_string(), ""))?;
         let text = [output.stdout, output.stderr].concat();
         Ok((String::from_utf8_lossy(&text).into_owned(), output.status.success()))
+    }
+
+    /// Runs to the end with our own standard error, and gives what it prints on standard output, with whether it
+    /// succeeded.
+    pub fn output_with_errors_shown(mut self) -> Result<(String, bool)> {
+        let output =
+            self.command.stderr(Stdio::inherit()).output().map_err(|error| self.failure(&error.to_string(), ""))?;
+        Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success()))
     }
 
     /// Runs to the end, shows each line as it comes, and gives all of them with whether it succeeded.

@@ -7,7 +7,7 @@ use crate::{
     args::Args,
     browser,
     failure::{Doing, Failure, Result},
-    hosts,
+    gpu, hosts,
     outcome::{Outcome, Runner},
     packages::{END_TO_END, Package, Packages},
     page::{self, Build},
@@ -51,7 +51,7 @@ pub fn run(shell: &Shell, mut args: Args) -> Result<ExitCode> {
 fn run_all(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<()> {
     let skips = shell.target.join("xtask").join("skips.txt");
     empty_file(&skips)?;
-    let environment = environment(shell, options, skips.clone())?;
+    let mut environment = environment(shell, options, skips.clone())?;
     let packages = Packages::read(shell)?;
     let runner = runner(shell);
     let (end_to_end, others): (Vec<_>, Vec<_>) = packages.all().partition(|package| package.name == END_TO_END);
@@ -60,6 +60,7 @@ fn run_all(shell: &Shell, options: &Options, outcome: &mut Outcome) -> Result<()
 
     outcome.add(tests(shell, runner, &others, filter, &environment, "each package's own tests")?);
     outcome.add(doc_tests(shell, &libraries, filter)?);
+    environment.extend(gpu::of_tests(shell)?);
     outcome.add(tests(shell, runner, &end_to_end, filter, &environment, "the programs as people use them")?);
     outcome.add_declared_skips(&fs::read_to_string(&skips).doing(|| format!("read {}", skips.display()))?);
     if options.with_browser && !environment.iter().any(|(name, _)| *name == "HEADROOM_AXE") {

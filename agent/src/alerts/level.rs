@@ -36,6 +36,11 @@ impl Level {
         self.on
     }
 
+    /// Whether the value is beyond the bound and the alert did not go off yet.
+    pub const fn is_rising(&self) -> bool {
+        !self.on && self.other_since_ms.is_some()
+    }
+
     /// Takes a value.
     pub fn step(&mut self, value: f64, bound: f64, margin: f64, time_ms: u64) -> Option<Edge> {
         if time_ms.saturating_sub(self.told_ms) > HOLE_MS {
@@ -98,6 +103,12 @@ mod tests {
         assert_eq!([0, 1000, 2900].map(&mut step), [None; 3]);
         assert_eq!(step(60_000), None, "what was between is not known");
         assert_eq!([62_000, 63_000].map(&mut step), [None, Some(Edge::On)]);
+        assert!(!level.is_rising(), "it is on");
+        level = Level::default();
+        level.step(90.0, 80.0, 3.0, 0);
+        assert!(level.is_rising());
+        level.step(80.0, 80.0, 3.0, 100);
+        assert!(!level.is_rising());
         assert_eq!(Level::default().step(f64::NAN, 80.0, 3.0, 0), None);
     }
 }

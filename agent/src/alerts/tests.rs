@@ -1,5 +1,7 @@
 //! Every rule goes off, is over, and is forgotten.
 
+use std::sync::Arc;
+
 use headroom_shared::protocol::{
     Telemetry,
     alert::{Alert, Fired},
@@ -79,7 +81,8 @@ fn seconds(
     let mut told = Vec::new();
     for tenth in 10 * span.start..10 * span.end {
         let gpus = vec![sample(0, Reading::Is(50), Reading::Is(10)), sample(1, celsius.clone(), used.clone())];
-        let raised = alerts.observe(&Observed::Telemetry(Telemetry { seq: tenth, time_ms: 100 * tenth, gpus }));
+        let raised =
+            alerts.observe(&Observed::Telemetry(Arc::new(Telemetry { seq: tenth, time_ms: 100 * tenth, gpus })));
         told.extend(raised.into_iter().map(|Raised { run, what }| {
             assert_eq!(run, None);
             (tenth / 10, what)

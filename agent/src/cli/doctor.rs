@@ -3,7 +3,13 @@
 mod reading;
 mod report;
 
-use std::{ffi::OsString, io, path::PathBuf, sync::mpsc, time::Duration};
+use std::{
+    ffi::OsString,
+    io,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use headroom_shared::protocol::{
     Slow, Telemetry,
@@ -163,13 +169,13 @@ fn look(request: &Request) -> Result<Findings, Error> {
         match observed.recv_timeout(ANSWER_TIME_MAX) {
             Ok(Observed::Driver(driver)) => findings.driver = driver,
             Ok(Observed::Inventory(gpus)) => findings.gpus = gpus,
-            Ok(Observed::Telemetry(telemetry)) => findings.telemetry = Some(telemetry),
+            Ok(Observed::Telemetry(telemetry)) => findings.telemetry = Some(Arc::unwrap_or_clone(telemetry)),
             Ok(Observed::Slow(slow)) => {
                 // Only those that come when the driver's state is known say anything of cards.
                 slow_moments += usize::from(findings.driver != DriverState::Starting);
                 findings.slow = Some(slow);
             }
-            Ok(Observed::CardLost(_) | Observed::CardBack(_)) => {}
+            Ok(Observed::CardLost(_) | Observed::CardBack(_) | Observed::Xid { .. }) => {}
             Err(_) => break,
         }
     }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock::now_ms,
-    folders,
+    folders, foreman,
     store::{self, Archive, BackupError},
 };
 
@@ -294,6 +294,11 @@ fn delete(request: &Request) -> Result<Exit, super::Error> {
     let archive = request.archive()?;
     let run = found(&archive, request)?;
     archive.delete_run(&run.id, now_ms()).map_err(Error::from)?;
+    // History has it no more, whatever is left beside it.
+    let data = folders::named(request.data_dir.as_deref()).map_err(Error::from)?;
+    if let Err(error) = foreman::deleted(&data, &run) {
+        print::note(&format!("headroom: {error}\n"));
+    }
     print::note(&format!("run {} ({}) is deleted\n", run.id, table::printable(&run.name)));
     Ok(Exit::Success)
 }

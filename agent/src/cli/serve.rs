@@ -180,11 +180,11 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let assets = Assets::embedded();
     let greeting = Greeting { address, has_page: assets.has_page(), n_files };
     greet(&greeting, &hosts, &access)?;
-    let following = tokio::spawn(access.clone().follow());
+    let following = access.clone().follow_aside().map_err(Error::Start)?;
     let asked: (Arc<dyn Archive>, Arc<dyn Orders>) = (Arc::new(rig.store.clone()), Arc::new(rig.foreman.clone()));
     let state = State::new(assets, hosts, access, rig.hub.clone(), asked, (name, session));
     server::serve(listener, Arc::new(state), tls, shutdown).await;
-    following.abort();
+    drop(following);
     let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || drop(rig))).await;
     let left = if flushed.is_err() { "history did not take everything in time\n" } else { "" };
     print::note(&format!("{left}stopped\n"));

@@ -98,6 +98,8 @@ impl Turns {
     }
 
     fn start(&mut self, queue: &[Run], now: Instant) -> Result<(), store::Error> {
+        // Without the owner's folder they wait until it is named again.
+        let Ok(allowed) = self.inner.allowed() else { return Ok(()) };
         // The first of each device has its turn, whether it can be started or not.
         let mut busy: BTreeSet<String> = self.inner.archive.going_on()?.iter().map(device).collect();
         for run in queue {
@@ -118,7 +120,6 @@ impl Turns {
                 continue;
             }
             self.tried.insert(run.id.clone(), (n_tried + 1, now + AGAIN));
-            let Ok(allowed) = self.inner.allowed() else { continue };
             match self.inner.start(allowed, run) {
                 Ok(child) => {
                     self.inner.children().insert(run.id.clone(), child);

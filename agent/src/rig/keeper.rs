@@ -4,11 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -19,18 +15,17 @@ use headroom_shared::protocol::{
     run::Run,
 };
 
+use super::inbox::{Inbox, News};
 use crate::{
     alerts::{Alerts, Raised},
     clock::now_ms,
     store::{Kept, Store},
-    telemetry::Observed,
+    telemetry::{self, Observed},
     webhook::{Message, Names, Webhook},
 };
 
-/// What waits to be looked at: some seconds of telemetry and a burst of events. What comes while it is full is not
-/// looked at, as the next moment says it again.
-const NEWS_MAX: usize = 256;
-/// How often time passes for runs that tell nothing, and what history could not say at first is asked again.
+/// How often telemetry is looked at, time passes for runs that tell nothing, and what history could not say at first is
+/// asked again. A value has to stay beyond its bound for longer than this to set an alert off.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the owner's settings are read though nobody said that they changed: what was said while the queue was full
 /// is lost.
@@ -42,48 +37,33 @@ const DISMISSED_MAX: usize = 1000;
 /// Runs, and cards, whose names are kept; of an older one the number is said.
 const NAMES_MAX: usize = 256;
 
-/// Something to look at.
-#[derive(Debug)]
-pub enum News {
-    /// Of a card.
-    Observed(Observed),
-    /// Of a run.
-    Event(Event),
-}
-
-/// The thread; it ends when this is dropped. A thread of telemetry that hangs in a driver may hold its sender for ever.
+/// The thread; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Keeper {
-    stop: Arc<AtomicBool>,
+    news: Arc<Inbox>,
     handle: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Starts looking after what a receiver of [`channel`] gets.
+    /// Starts looking after what comes in.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(news: Receiver<News>, store: Store, rig: String, webhook: Option<Webhook>) -> io::Result<Self> {
+    pub fn start(news: Arc<Inbox>, store: Store, rig: String, webhook: Option<Webhook>) -> io::Result<Self> {
         let mut watch = Watch::new(store, rig, webhook);
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let handle = thread::Builder::new().name("alerts".to_owned()).spawn(move || watch.run(&news, &stopped))?;
-        Ok(Self { stop, handle: Some(handle) })
+        let looked_at = Arc::clone(&news);
+        let handle = thread::Builder::new().name("alerts".to_owned()).spawn(move || watch.run(&looked_at))?;
+        Ok(Self { news, handle: Some(handle) })
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.news.close();
         if let Some(handle) = self.handle.take() {
             let _ = handle.join();
         }
     }
-}
-
-/// Where news come in.
-pub fn channel() -> (SyncSender<News>, Receiver<News>) {
-    sync_channel(NEWS_MAX)
 }
 
 struct Watch {
@@ -106,37 +86,46 @@ impl Watch {
         Self { store, rig, webhook, alerts, is_restored: false, dismissed, gpu_names, run_names }
     }
 
-    fn run(&mut self, news: &Receiver<News>, stop: &AtomicBool) {
+    fn run(&mut self, news: &Inbox) {
         self.restore();
         let mut next_tick = Instant::now() + TICK;
         let mut next_settings = Instant::now() + SETTINGS_EVERY;
-        while !stop.load(Ordering::Relaxed) {
-            let raised = match news.recv_timeout(next_tick.saturating_duration_since(Instant::now())) {
-                Ok(News::Observed(observed)) => {
-                    if let Observed::Inventory(gpus) = &observed {
-                        gpus.iter().for_each(|gpu| keep_name(&mut self.gpu_names, &gpu.uuid, &gpu.name));
-                    }
-                    self.alerts.observe(&observed)
-                }
-                Ok(News::Event(event)) => self.event(&event),
-                Err(RecvTimeoutError::Timeout) => {
-                    next_tick = Instant::now() + TICK;
-                    if !self.is_restored {
-                        self.restore();
-                    }
-                    let mut raised = self.alerts.tick(now_ms());
-                    if Instant::now() >= next_settings {
-                        next_settings = Instant::now() + SETTINGS_EVERY;
-                        raised.extend(self.read_rules());
-                    }
-                    raised
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            for raised in raised {
-                self.tell(raised);
+        loop {
+            let mut wait = next_tick.saturating_duration_since(Instant::now());
+            if self.alerts.is_rising() {
+                // What is about to go off does so with the moment that sets it off.
+                wait = wait.min(telemetry::PERIOD);
+            }
+            let Some(news) = news.wait(wait) else { return };
+            for news in news {
+                let raised = match news {
+                    News::Observed(observed) => self.observed(&observed),
+                    News::Event(event) => self.event(&event),
+                };
+                self.tell_all(raised);
+            }
+            if Instant::now() < next_tick {
+                continue;
+            }
+            next_tick = Instant::now() + TICK;
+            if !self.is_restored {
+                self.restore();
+            }
+            let raised = self.alerts.tick(now_ms());
+            self.tell_all(raised);
+            if Instant::now() >= next_settings {
+                next_settings = Instant::now() + SETTINGS_EVERY;
+                let raised = self.read_rules();
+                self.tell_all(raised);
             }
         }
+    }
+
+    fn observed(&mut self, observed: &Observed) -> Vec<Raised> {
+        if let Observed::Inventory(gpus) = observed {
+            gpus.iter().for_each(|gpu| keep_name(&mut self.gpu_names, &gpu.uuid, &gpu.name));
+        }
+        self.alerts.observe(observed)
     }
 
     /// Goes on where the agent before ended, once history says where that was.
@@ -165,9 +154,7 @@ impl Watch {
                 raised.extend(self.alerts.event(&event));
             }
         }
-        for raised in raised {
-            self.tell(raised);
-        }
+        self.tell_all(raised);
     }
 
     fn event(&mut self, event: &Event) -> Vec<Raised> {
@@ -206,6 +193,10 @@ impl Watch {
         if let (Some(id), What::RunStarted { run }) = (&event.run, &event.what) {
             keep_name(&mut self.run_names, id, &run.name);
         }
+    }
+
+    fn tell_all(&mut self, raised: Vec<Raised>) {
+        raised.into_iter().for_each(|raised| self.tell(raised));
     }
 
     fn tell(&mut self, Raised { run, what }: Raised) {

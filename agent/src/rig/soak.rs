@@ -141,8 +141,7 @@ fn resident_bytes() -> u64 {
 
 /// Two hours, and what of memory is in use at each look.
 fn two_hours(folder: &Path) -> Vec<u64> {
-    let (news, received) = keeper::channel();
-    let tellers = Tellers::new(news, Bell::new().0);
+    let tellers = Tellers::new(Bell::new().0);
     let told = tellers.clone();
     let store = Store::open(folder, Keep::default(), move |what| match what {
         Told::State(state) => told.hub.history(state),
@@ -157,7 +156,7 @@ fn two_hours(folder: &Path) -> Vec<u64> {
     }
     let alerts = vec![Alert::TemperatureAbove { celsius: 60 }, Alert::MemoryAbove { percent: 90 }, Alert::CardLost];
     store.set_settings(&Settings { alerts, ..Settings::default() }, |_| true).expect("a folder");
-    let keeper = Keeper::start(received, store.clone(), "rig".to_owned(), None).expect("a thread");
+    let keeper = Keeper::start(Arc::clone(&tellers.news), store.clone(), "rig".to_owned(), None).expect("a thread");
     tellers.observe(Observed::Inventory((0..N_CARDS).map(gpu).collect()), &store);
 
     let start_ms = crate::clock::now_ms();
@@ -168,7 +167,7 @@ fn two_hours(folder: &Path) -> Vec<u64> {
     for second in 0..SECONDS {
         for moment in 0..A_SECOND {
             let seq = second * A_SECOND + moment;
-            tellers.observe(Observed::Telemetry(telemetry(seq, start_ms + seq * 100)), &store);
+            tellers.observe(Observed::Telemetry(Arc::new(telemetry(seq, start_ms + seq * 100))), &store);
         }
         tellers.observe(Observed::Slow(slow(second, start_ms + second * 1000)), &store);
         happens(&store, second);

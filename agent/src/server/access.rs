@@ -6,6 +6,7 @@
 
 pub mod book;
 pub mod file;
+mod follow;
 mod limit;
 
 use std::{
@@ -20,11 +21,7 @@ use std::{
 use headroom_shared::protocol::Scope;
 use subtle::ConstantTimeEq;
 use thiserror::Error;
-use tokio::{
-    sync::watch,
-    task::spawn_blocking,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use tokio::{sync::watch, time::Instant};
 
 use crate::clock::now_ms;
 use book::{Book, BookError, Hash, Paired, hash};
@@ -263,22 +260,6 @@ impl Access {
             }
             Ok::<_, FileError>(())
         })
-    }
-
-    /// Follows the file for ever.
-    pub async fn follow(self) {
-        let mut ticks = interval(LOOK_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let access = self.clone();
-            let looked = spawn_blocking(move || {
-                access.look();
-                // A disk that is full keeps nobody out.
-                let _ = access.keep_used();
-            });
-            let _ = looked.await;
-        }
     }
 }
 

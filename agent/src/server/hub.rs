@@ -29,6 +29,9 @@ const LIVE_MESSAGES_MAX: usize = 64;
 const EVENTS_MAX: usize = 2048;
 /// Moments of telemetry kept for who comes now: history is written once a second, and a disk may take a few.
 const RECENT_MAX: usize = 100;
+/// Room for a message of telemetry beside its cards, and for each card: a sample is some 270 bytes.
+const HEAD_BYTES: usize = 128;
+const SAMPLE_BYTES: usize = 320;
 
 /// An event as it goes to viewers.
 #[derive(Clone, Debug)]
@@ -114,6 +117,13 @@ impl Default for Hub {
     }
 }
 
+/// The same of a message that is about so long: room for it is made once, ten times a second.
+fn encoded_in<T: Serialize>(bytes: usize, message: &T) -> Utf8Bytes {
+    let mut text = Vec::with_capacity(bytes);
+    let written = serde_json::to_writer(&mut text, message);
+    written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default().into()
+}
+
 /// A message as it is sent.
 pub fn encoded<T: Serialize>(message: &T) -> Utf8Bytes {
     // The protocol's values have no maps with odd keys, which are all that JSON cannot say.
@@ -128,15 +138,21 @@ impl Hub {
 
     /// Tells a moment of all cards.
     pub fn telemetry(&self, telemetry: Arc<Telemetry>) {
-        // A copy of some numbers costs less than a message that borrows would in code.
-        let text = encoded(&ServerMessage::Telemetry(Telemetry::clone(&telemetry)));
+        let encode = || {
+            let bytes = HEAD_BYTES + SAMPLE_BYTES * telemetry.gpus.len();
+            // A copy of some numbers costs less than a message that borrows would in code.
+            encoded_in(bytes, &ServerMessage::Telemetry(Telemetry::clone(&telemetry)))
+        };
+        let text = (self.0.live.receiver_count() > 0).then(encode);
         let mut recent = self.recent();
+        if self.0.live.receiver_count() > 0 {
+            // Whoever came since waits for it too.
+            let _ = self.0.live.send(text.unwrap_or_else(encode));
+        }
         if recent.telemetry.len() == RECENT_MAX {
             recent.telemetry.pop_front();
         }
         recent.telemetry.push_back(telemetry);
-        // With no viewers there is nobody to take it, which is no error.
-        let _ = self.0.live.send(text);
     }
 
     /// Tells the slow readings.
@@ -144,6 +160,7 @@ impl Hub {
         let text = encoded(&ServerMessage::Slow(Slow::clone(&slow)));
         let mut recent = self.recent();
         recent.slow = Some(slow);
+        // With no viewers there is nobody to take it, which is no error.
         let _ = self.0.live.send(text);
     }
 

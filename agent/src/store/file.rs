@@ -28,6 +28,8 @@ const UNFINISHED_NAME: &str = "history.sqlite.new";
 
 /// How long a statement waits for another program's. A transaction takes milliseconds, a checkpoint on a slow disk more.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Statements that are kept as they were read: more than the thread that writes has, or it would read some each second.
+const STATEMENTS: usize = 48;
 /// What is left of the log beside the file once it was written back: four times what SQLite lets it grow to.
 const LOG_BYTES: u32 = 16 << 20;
 
@@ -244,6 +246,7 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Before anything is asked for that changes the file.
     let (found, known) = (schema::version(&connection)?, schema::STEPS.len());
     if found > known {

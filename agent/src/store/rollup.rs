@@ -1,7 +1,8 @@
 //! Samples get coarser as they get older, and go at last: rolling up, and cutting off what is too old or too much.
 //!
-//! Both rolled tables are made of samples at full rate, and a bucket is written whole: doing it again gives the same row,
-//! so that it does not matter when the program was killed. Full rate is cut only where it was rolled up.
+//! Ten seconds are made of samples at full rate, and a minute of its six rows of ten seconds. A bucket is written whole:
+//! doing it again gives the same row, so that it does not matter when the program was killed. Full rate is cut only where
+//! it was rolled up.
 
 use std::fmt::Write as _;
 
@@ -31,8 +32,8 @@ fn fact(resolution: Resolution, group: Group) -> String {
 }
 
 fn rolled_until(connection: &Connection, resolution: Resolution, group: Group) -> rusqlite::Result<u64> {
-    let sql = "SELECT value FROM facts WHERE name = ?1";
-    let value: Option<i64> = connection.query_row(sql, [fact(resolution, group)], |row| row.get(0)).optional()?;
+    let mut select = connection.prepare_cached("SELECT value FROM facts WHERE name = ?1")?;
+    let value: Option<i64> = select.query_row([fact(resolution, group)], |row| row.get(0)).optional()?;
     Ok(value.map_or(0, from_sql))
 }
 
@@ -43,18 +44,28 @@ fn set_rolled_until(
     time_ms: u64,
 ) -> rusqlite::Result<()> {
     let sql = "INSERT INTO facts VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
-    transaction.execute(sql, (fact(resolution, group), to_sql(time_ms))).map(|_| ())
+    transaction.prepare_cached(sql)?.execute((fact(resolution, group), to_sql(time_ms))).map(|_| ())
 }
 
-/// Where the clock was put back, buckets that were rolled up get more samples: they are rolled up again.
+/// Where the clock was put back, buckets that were rolled up get more samples: they are rolled up again. Takes the time
+/// of the oldest new sample of each group that has any.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn reopen(transaction: &Transaction<'_>, group: Group, oldest_ms: u64) -> rusqlite::Result<()> {
-    for resolution in Resolution::ROLLED {
-        let begin_ms = floor(oldest_ms, resolution.step_ms(group));
-        if begin_ms < rolled_until(transaction, resolution, group)? {
-            set_rolled_until(transaction, resolution, group, begin_ms)?;
+pub fn reopen(transaction: &Transaction<'_>, oldest: &[(Group, u64)]) -> rusqlite::Result<()> {
+    let Some(oldest_ms) = oldest.iter().map(|(_, time_ms)| *time_ms).min() else { return Ok(()) };
+    // Asked once a second, and all but always the answer is that nothing of it was rolled up.
+    let sql = "SELECT max(value) FROM facts WHERE name BETWEEN 'rolled_' AND 'rolled_z'";
+    let most: Option<i64> = transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    if most.map_or(0, from_sql) <= oldest_ms {
+        return Ok(());
+    }
+    for &(group, oldest_ms) in oldest {
+        for resolution in Resolution::ROLLED {
+            let begin_ms = floor(oldest_ms, resolution.step_ms(group));
+            if begin_ms < rolled_until(transaction, resolution, group)? {
+                set_rolled_until(transaction, resolution, group, begin_ms)?;
+            }
         }
     }
     Ok(())
@@ -80,8 +91,12 @@ pub fn roll_up(transaction: &Transaction<'_>, group: Group, newest_ms: u64, now_
 }
 
 fn insert_sql(resolution: Resolution, group: Group) -> String {
-    let (table, full, step_ms) = (resolution.table(group), Resolution::Full.table(group), resolution.step_ms(group));
-    let mut columns = Resolution::Full.all_aggregates(group);
+    let (table, step_ms) = (resolution.table(group), resolution.step_ms(group));
+    let finer = if resolution == Resolution::Minute { Resolution::TenSeconds } else { Resolution::Full };
+    // Of full rate the time leads the key, and of what was rolled up the card: one range a card.
+    let of_cards = if finer == Resolution::Full { String::new() } else { format!("gpu IN ({}) AND ", rows_of(group)) };
+    let from = finer.table(group);
+    let mut columns = finer.all_aggregates(group);
     if group == Group::Fast {
         for bit in 0..THROTTLE_BITS {
             let or = if bit == 0 { ", " } else { " | " };
@@ -90,7 +105,7 @@ fn insert_sql(resolution: Resolution, group: Group) -> String {
     }
     format!(
         "INSERT OR REPLACE INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {columns} \
-         FROM {full} WHERE time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket"
+         FROM {from} WHERE {of_cards}time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket"
     )
 }
 

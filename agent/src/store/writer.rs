@@ -227,7 +227,7 @@ impl Writer {
         })
     }
 
-    /// Writes what waits in one transaction; gives whether there was anything.
+    /// Writes what waits in one transaction; gives whether there were events among it.
     fn write(&mut self, open: &mut Open, queue: &Queue, now_ms: u64, flush: bool) -> Result<bool, Trouble> {
         let (events, next_event) = queue.events(EVENTS_PER_TURN);
         let is_time = flush || is_due(self.done.telemetry_ms, TELEMETRY_EVERY_MS, now_ms);
@@ -252,13 +252,11 @@ impl Writer {
         for slow in &slow {
             slow::insert(&transaction, places_now, slow)?;
         }
-        if let Some(oldest_ms) = telemetry.iter().map(|telemetry| telemetry.time_ms).min() {
-            rollup::reopen(&transaction, Group::Fast, oldest_ms)?;
-        }
-        if let Some(oldest_ms) = slow.iter().map(|slow| slow.time_ms).min() {
-            rollup::reopen(&transaction, Group::Slow, oldest_ms)?;
-            rollup::reopen(&transaction, Group::Host, oldest_ms)?;
-        }
+        let oldest_ms = telemetry.iter().map(|telemetry| telemetry.time_ms).min();
+        let oldest_slow_ms = slow.iter().map(|slow| slow.time_ms).min();
+        let of_groups = [(Group::Fast, oldest_ms), (Group::Slow, oldest_slow_ms), (Group::Host, oldest_slow_ms)];
+        let oldest: Vec<_> = of_groups.into_iter().filter_map(|(group, time_ms)| Some((group, time_ms?))).collect();
+        rollup::reopen(&transaction, &oldest)?;
         let mut batch = Batch::new(&transaction, now_ms);
         if self.role == Role::Watcher {
             batch = batch.of_watcher(self.process.as_ref());
@@ -297,7 +295,7 @@ impl Writer {
                 watch(&mut self.watched, event.time_ms, event.run.as_deref(), &event.what);
             }
         }
-        Ok(true)
+        Ok(!events.is_empty())
     }
 
     /// Cuts off what is old.
@@ -311,7 +309,10 @@ impl Writer {
 
     /// Tells events that are new in the file, in the order of their numbers.
     fn tell_new(&mut self, open: &mut Open, wrote: bool, tell: Tell<'_>) -> Result<(), Trouble> {
-        let data_version = open.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        // At every turn, so that it is not read as SQL each time.
+        let mut select = open.connection.prepare_cached("PRAGMA data_version")?;
+        let data_version = select.query_row([], |row| row.get(0))?;
+        drop(select);
         if data_version == open.data_version && !wrote {
             return Ok(());
         }

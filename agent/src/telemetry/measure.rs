@@ -189,7 +189,9 @@ fn at_its_pace(library: Option<PathBuf>, length: Duration) -> Result<(f64, f64, 
     let count = Arc::clone(&counted);
     let take = move |observed| {
         let encoded = match observed {
-            Observed::Telemetry(telemetry) => serde_json::to_vec(&ServerMessage::Telemetry(telemetry)),
+            Observed::Telemetry(telemetry) => {
+                serde_json::to_vec(&ServerMessage::Telemetry(Arc::unwrap_or_clone(telemetry)))
+            }
             Observed::Slow(slow) => serde_json::to_vec(&ServerMessage::Slow(slow)),
             _ => return,
         };

@@ -15,6 +15,7 @@ use super::{
     answers::{Answers, Trouble, refused},
     cards::{Cards, Place},
     clock::{Moment, Times},
+    handles::Handles,
     library::{self, Absent, Library},
     sample,
     scan::Scan,
@@ -36,7 +37,8 @@ pub const RENEW_MAX: Duration = Duration::from_secs(640);
 pub struct Reader {
     named: Option<PathBuf>,
     shared: Arc<Shared>,
-    library: Option<Arc<Library>>,
+    /// The library that is read by, and its cards' handles.
+    handles: Option<Handles>,
     /// The library before this one: it has to be closed before another can be loaded in its place, and the other
     /// thread may be reading by it.
     closing: Weak<Library>,
@@ -63,7 +65,7 @@ impl Reader {
         Self {
             named,
             shared,
-            library: None,
+            handles: None,
             closing: Weak::new(),
             driver: DriverState::Starting,
             cards: Cards::default(),
@@ -80,24 +82,24 @@ impl Reader {
     pub fn read(&mut self, now: Moment) -> Vec<Observed> {
         let mut told = Vec::new();
         self.renew(now);
-        if self.library.is_none() && now.since_start >= self.next_try {
+        if self.handles.is_none() && now.since_start >= self.next_try {
             self.load(now, &mut told);
         }
-        let Some(library) = self.library.clone() else { return told };
+        let Some(mut handles) = self.handles.take() else { return told };
         let is_due = now.since_start >= self.next_look;
         if is_due {
             self.next_look = now.since_start + LOOK;
         }
-        match self.look_and_sample(&library, is_due, &mut told) {
+        let read = self.look_and_sample(&mut handles, is_due, &mut told);
+        self.handles = Some(handles);
+        match read {
             Ok(gpus) => {
                 self.plan_renewal(now);
                 self.seq += 1;
-                told.push(Observed::Telemetry(Telemetry { seq: self.seq, time_ms: self.times.time_ms(now), gpus }));
+                let telemetry = Telemetry { seq: self.seq, time_ms: self.times.time_ms(now), gpus };
+                told.push(Observed::Telemetry(Arc::new(telemetry)));
             }
-            Err(reason) => {
-                drop(library);
-                self.gone(reason, now, &mut told);
-            }
+            Err(reason) => self.gone(reason, now, &mut told),
         }
         told
     }
@@ -109,7 +111,7 @@ impl Reader {
         match library::load(self.named.as_deref()) {
             Ok(library) => {
                 self.tell_driver(ready(&library), told);
-                self.library = Some(Arc::new(library));
+                self.handles = Some(Handles::new(Arc::new(library)));
                 self.next_look = now.since_start;
             }
             Err(absent) => {
@@ -144,12 +146,12 @@ impl Reader {
     fn close(&mut self) {
         self.shared.set(None);
         self.n_cards = None;
-        self.closing = self.library.take().as_ref().map_or_else(Weak::new, Arc::downgrade);
+        self.closing = self.handles.take().map_or_else(Weak::new, |handles| Arc::downgrade(handles.library()));
     }
 
     /// Begins anew with the library where a lost card may be found by that.
     fn renew(&mut self, now: Moment) {
-        if self.library.is_some()
+        if self.handles.is_some()
             && let Some(renewal) = self.renewal.filter(|renewal| now.since_start >= renewal.at)
         {
             let wait = RENEW_MAX.min(2 * renewal.wait);
@@ -170,30 +172,32 @@ impl Reader {
     /// Reads the cards that answer; an error is the driver's.
     fn look_and_sample(
         &mut self,
-        library: &Arc<Library>,
+        handles: &mut Handles,
         is_due: bool,
         told: &mut Vec<Observed>,
     ) -> Result<Vec<Sample>, String> {
         if is_due {
-            self.look(library, false, told)?;
+            self.look(handles, false, told)?;
         }
-        let (samples, lost) = self.sample(library)?;
+        let (samples, lost) = self.sample(handles)?;
         if lost.is_empty() {
             return Ok(samples);
         }
         // Where one card leaves the others may be numbered anew, and what was read may be of another card.
-        self.look(library, true, told)?;
-        let (samples, lost) = self.sample(library)?;
+        self.look(handles, true, told)?;
+        let (samples, lost) = self.sample(handles)?;
         if !lost.is_empty() {
             let uuids: Vec<_> = lost.into_iter().filter_map(|position| self.cards.lose(position)).collect();
             self.tell_lost(uuids, told);
-            self.share(library);
+            self.share(handles.library());
         }
         Ok(samples)
     }
 
     /// Sees whether cards have come or gone; an error is the driver's. Where nothing says so, only they are counted.
-    fn look(&mut self, library: &Arc<Library>, closely: bool, told: &mut Vec<Observed>) -> Result<(), String> {
+    fn look(&mut self, handles: &mut Handles, closely: bool, told: &mut Vec<Observed>) -> Result<(), String> {
+        handles.clear();
+        let library = handles.library();
         let n_cards = match library.nvml.device_count() {
             Ok(n_cards) => n_cards,
             Err(error) => match refused(&error) {
@@ -219,11 +223,11 @@ impl Reader {
     }
 
     /// Samples, and the places of cards that do not answer any more.
-    fn sample(&self, library: &Library) -> Result<(Vec<Sample>, Vec<usize>), String> {
+    fn sample(&self, handles: &mut Handles) -> Result<(Vec<Sample>, Vec<usize>), String> {
         let mut samples = Vec::with_capacity(self.cards.places().len());
         let mut lost = Vec::new();
         for (position, place) in self.cards.places().iter().enumerate().filter(|(_, place)| place.gpu.present) {
-            match sample_of(library, place) {
+            match sample_of(handles, position, place) {
                 Ok(sample) => samples.push(sample),
                 Err(Trouble::Card) => lost.push(position),
                 Err(Trouble::Driver(reason)) => return Err(reason),
@@ -262,10 +266,10 @@ impl Reader {
     }
 }
 
-fn sample_of(library: &Library, place: &Place) -> Result<Sample, Trouble> {
-    let device = place.address.device(&library.nvml).map_err(|error| refused(&error))?;
+fn sample_of(handles: &mut Handles, position: usize, place: &Place) -> Result<Sample, Trouble> {
+    let device = handles.device(position, place.address).map_err(|error| refused(&error))?;
     let mut answers = Answers::default();
-    let sample = sample::read(&device, place.gpu.index, &mut answers);
+    let sample = sample::read(device, place.gpu.index, &mut answers);
     answers.trouble().map_or(Ok(sample), Err)
 }
 

@@ -74,6 +74,7 @@ impl Rig {
         let told = self.read();
         told.into_iter()
             .find_map(|told| if let Observed::Telemetry(it) = told { Some(it) } else { None })
+            .map(Arc::unwrap_or_clone)
             .expect("some")
     }
 

@@ -10,9 +10,13 @@ use std::{
 };
 
 use headroom_kernels::{
-    cpu::{adamw_update::AdamW, global_norm::clip_scale, gpt::DropoutPass},
-    fast::{Micro, Trainer},
+    cpu::{
+        adamw_update::AdamW,
+        global_norm::clip_scale,
+        gpt::{DropoutPass, Micro},
+    },
     rng::{Stream, split_mix},
+    training::{Moments, Training, TrainingError},
     weights::Tokenizer,
 };
 use headroom_shared::gpt::GptConfig;
@@ -79,8 +83,8 @@ pub struct Step {
     pub time: Duration,
     /// Since the last one told.
     pub tokens_per_second: f64,
-    /// The same as operations, over what these threads multiply.
-    pub mfu: f64,
+    /// The same as operations, over what the threads or the card can; none where that is not known.
+    pub mfu: Option<f64>,
     /// To the end of the run, at this pace; none where it has no end in sight.
     pub time_left: Duration,
 }
@@ -118,13 +122,23 @@ pub enum RunError {
         /// Iterations that are done.
         iter: u64,
     },
+    /// What computes.
+    #[error("iteration {iter} could not be computed: {error}")]
+    Training {
+        /// Why; a kernel that did it is named.
+        error: TrainingError,
+        /// Iterations that are done.
+        iter: u64,
+    },
     /// Nothing can be learnt from here on.
-    #[error("the loss of iteration {iter} is {loss}: the run has diverged")]
+    #[error("{what} of iteration {iter} is {value}: the run has diverged")]
     Diverged {
         /// The iteration.
         iter: u64,
-        /// Its loss.
-        loss: f64,
+        /// What is no number there.
+        what: &'static str,
+        /// What it is instead.
+        value: f64,
     },
 }
 
@@ -135,6 +149,9 @@ impl RunError {
         match self {
             Self::Data(error) => error.hint(),
             Self::Checkpoint { error, .. } => error.hint(),
+            Self::Training { .. } => {
+                Some("the last checkpoint is as it was: --init_from=resume goes on from it".to_owned())
+            }
             Self::Diverged { .. } => Some(
                 "a smaller --learning_rate=, or a longer --warmup_iters=; the last checkpoint is as it was".to_owned(),
             ),
@@ -151,7 +168,7 @@ pub struct Run<'a> {
     /// The model's shape.
     pub gpt: GptConfig,
     /// The model.
-    pub trainer: &'a mut Trainer,
+    pub trainer: &'a mut dyn Training,
     /// What it learns from.
     pub dataset: &'a Dataset,
     /// How its tokens are made of text.
@@ -160,8 +177,8 @@ pub struct Run<'a> {
     pub store: &'a Store,
     /// Where it stands.
     pub state: State,
-    /// What these threads multiply, in operations a second.
-    pub gemm_rate: f64,
+    /// Operations a second that the threads or the card can; none where that is not known.
+    pub peak_flops: Option<f64>,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
 }
@@ -198,9 +215,6 @@ impl Run<'_> {
             }
             let start = Instant::now();
             let (loss, learning_rate, gradient_norm) = self.iterate(iter)?;
-            if !loss.is_finite() {
-                return Err(RunError::Diverged { iter, loss });
-            }
             self.state.iter_num += 1;
             let time = start.elapsed();
             pace.stepped(time);
@@ -218,6 +232,8 @@ impl Run<'_> {
         let val_loss = self.mean_loss(Split::Val)?;
         let learning_rate = self.settings.schedule.at(iter);
         tell(Event::Evaluated { iter, train_loss, val_loss, learning_rate });
+        // What gives no loss is not written over a checkpoint that does.
+        numbers(iter, [("the training loss", train_loss), ("the validation loss", val_loss)])?;
         let improves = self.state.best_val_loss.is_none_or(|best| val_loss < best);
         if improves {
             self.state.best_val_loss = Some(val_loss);
@@ -225,7 +241,7 @@ impl Run<'_> {
         if iter == 0 || !(improves || self.settings.always_save_checkpoint) {
             return Ok(());
         }
-        match self.save() {
+        match self.save()? {
             Ok(Written { bytes }) => tell(Event::Saved { iter, bytes }),
             Err(error) if self.on_save_error == OnSaveError::Stop => return Err(RunError::Checkpoint { error, iter }),
             Err(error) => {
@@ -244,7 +260,7 @@ impl Run<'_> {
         for batch in 0..settings.eval_iters {
             let batch = (self.state.iter_num * 2 + which) * settings.eval_iters + batch;
             self.fetch(split, streams::EVAL_BATCHES, batch)?;
-            sum += self.trainer.loss();
+            sum += self.trainer.loss().map_err(|error| self.failed(error))?;
         }
         Ok(sum / settings.eval_iters as f64)
     }
@@ -260,7 +276,11 @@ impl Run<'_> {
         self.dataset.read_batch(split, &offsets, block_size, x, y)
     }
 
-    /// One update: its loss, what it learnt with, and the gradients' norm.
+    fn failed(&self, error: TrainingError) -> RunError {
+        RunError::Training { error, iter: self.state.iter_num }
+    }
+
+    /// One update: its loss, what it learnt with, and the gradients' norm. Where one is no number nothing is updated.
     fn iterate(&mut self, iter: u64) -> Result<(f64, f64, f64), RunError> {
         let settings = self.settings;
         let micro_steps = settings.gradient_accumulation_steps;
@@ -272,33 +292,35 @@ impl Run<'_> {
             #[expect(clippy::cast_possible_truncation, reason = "a share between 0 and 1")]
             let loss_scale = (1.0 / micro_steps as f64) as f32;
             let dropout = DropoutPass { p: self.gpt.dropout(), key: split_mix(key) };
-            loss += self.trainer.micro_step(Micro { first: micro_step == 0, loss_scale, dropout }) / micro_steps as f64;
+            let micro = Micro { first: micro_step == 0, loss_scale, dropout };
+            loss += self.trainer.micro_step(micro).map_err(|error| self.failed(error))? / micro_steps as f64;
         }
-        let norm = self.trainer.gradient_norm();
+        let norm = self.trainer.gradient_norm().map_err(|error| self.failed(error))?;
+        numbers(iter, [("the loss", loss), ("the gradients' norm", norm)])?;
         let learning_rate = settings.schedule.at(iter);
-        if loss.is_finite() {
-            self.state.optimizer_step += 1;
-            self.trainer.update(AdamW {
-                learning_rate,
-                beta1: settings.beta1,
-                beta2: settings.beta2,
-                eps: AdamW::EPS,
-                weight_decay: settings.weight_decay,
-                step: self.state.optimizer_step,
-                gradient_scale: clip_scale(norm, settings.grad_clip),
-            });
-        }
+        self.state.optimizer_step += 1;
+        let adamw = AdamW {
+            learning_rate,
+            beta1: settings.beta1,
+            beta2: settings.beta2,
+            eps: AdamW::EPS,
+            weight_decay: settings.weight_decay,
+            step: self.state.optimizer_step,
+            gradient_scale: clip_scale(norm, settings.grad_clip),
+        };
+        self.trainer.update(adamw).map_err(|error| self.failed(error))?;
         Ok((loss, learning_rate, norm))
     }
 
     fn save_or_fail(&mut self, tell: &mut dyn FnMut(Event)) -> Result<(), RunError> {
         let iter = self.state.iter_num;
-        let Written { bytes } = self.save().map_err(|error| RunError::Checkpoint { error, iter })?;
+        let Written { bytes } = self.save()?.map_err(|error| RunError::Checkpoint { error, iter })?;
         tell(Event::Saved { iter, bytes });
         Ok(())
     }
 
-    fn save(&mut self) -> Result<Written, CheckpointError> {
+    /// Writes a checkpoint; inside, what the disk says. Outside is for whom there is nothing to be written of.
+    fn save(&mut self) -> Result<Result<Written, CheckpointError>, RunError> {
         let batches = self.state.iter_num.wrapping_mul(self.settings.gradient_accumulation_steps);
         let train = Stream::new(self.settings.seed, streams::TRAIN_BATCHES);
         let train = train.at(batches.wrapping_mul(self.settings.batch_size));
@@ -310,9 +332,21 @@ impl Run<'_> {
             state: self.state.clone(),
             tokenizer: self.tokenizer.clone(),
         };
-        let (exp_avg, exp_avg_sq) = self.trainer.moments();
-        self.store.save(&meta, Tensors { params: self.trainer.params(), exp_avg, exp_avg_sq })
+        let params = self.trainer.params().map_err(|error| self.failed(error))?;
+        let Moments { exp_avg, exp_avg_sq } = self.trainer.moments().map_err(|error| self.failed(error))?;
+        // An update can overflow after a loss that was a number.
+        if let Some(&value) = params.iter().find(|value| !value.is_finite()) {
+            let (iter, what) = (self.state.iter_num, "a weight");
+            return Err(RunError::Diverged { iter, what, value: value.into() });
+        }
+        Ok(self.store.save(&meta, Tensors { params: &params, exp_avg: &exp_avg, exp_avg_sq: &exp_avg_sq }))
     }
+}
+
+/// Says which value is no number.
+fn numbers(iter: u64, values: [(&'static str, f64); 2]) -> Result<(), RunError> {
+    let broken = values.into_iter().find(|(_, value)| !value.is_finite());
+    broken.map_or(Ok(()), |(what, value)| Err(RunError::Diverged { iter, what, value }))
 }
 
 /// How fast a run goes.
@@ -348,8 +382,8 @@ impl Pace {
         self.iteration = Some(self.iteration.map_or(seconds, |mean| 0.95 * mean + 0.05 * seconds));
     }
 
-    /// Tokens a second, the share of what the threads multiply, and what is left; counted anew from here.
-    fn told(&mut self, run: &Run<'_>, iter: u64) -> (f64, f64, Duration) {
+    /// Tokens a second, the share of what the threads or the card can, and what is left; counted anew from here.
+    fn told(&mut self, run: &Run<'_>, iter: u64) -> (f64, Option<f64>, Duration) {
         let settings = run.settings;
         let tokens = settings.batch_size * settings.gradient_accumulation_steps * run.gpt.block_size();
         let tokens_per_second = (tokens * self.iterations) as f64 / self.seconds.max(1e-9);
@@ -357,7 +391,7 @@ impl Pace {
         let evaluations = settings.max_iters / settings.eval_interval - iter / settings.eval_interval;
         let seconds = self.iteration.unwrap_or_default() * left as f64 + self.evaluation_seconds * evaluations as f64;
         (self.seconds, self.iterations) = (0.0, 0);
-        let mfu = tokens_per_second * self.operations_a_token / run.gemm_rate;
+        let mfu = run.peak_flops.map(|peak| tokens_per_second * self.operations_a_token / peak);
         (tokens_per_second, mfu, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 }

@@ -10,7 +10,7 @@ use headroom_shared::{
 use serde_json::{Map, Value as Json};
 use thiserror::Error;
 
-use super::schedule::Schedule;
+use super::{device::Wanted, schedule::Schedule};
 
 /// The key of ours among nanoGPT's, which has the number in its code.
 pub const SEED: &str = "seed";
@@ -29,6 +29,17 @@ pub enum InitFrom {
     Weights(String),
 }
 
+/// nanoGPT's `dtype`, where a key says it: what autocast computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// As the CPU does.
+    Float32,
+    /// As a card does.
+    Bfloat16,
+    /// As small as bfloat16, for cards without that; it is trained as bfloat16 is.
+    Float16,
+}
+
 /// A run, as its keys say it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSettings {
@@ -38,6 +49,10 @@ pub struct RunSettings {
     pub names_vocab_size: bool,
     /// Where weights come from.
     pub init_from: InitFrom,
+    /// On what it is computed.
+    pub device: Wanted,
+    /// With what, where a key says it.
+    pub precision: Option<Precision>,
     /// Sequences a micro-batch.
     pub batch_size: u64,
     /// Micro-batches an iteration.
@@ -99,10 +114,16 @@ pub enum SettingsError {
         range: &'static str,
     },
     /// Another device than there is.
-    #[error("device is {device:?}, and this program trains on the CPU alone so far")]
+    #[error("device is {device:?}; it has to be {}", Wanted::WORDS)]
     Device {
         /// What was given.
         device: String,
+    },
+    /// Another type than nanoGPT has.
+    #[error("dtype is {dtype:?}; it has to be float32, bfloat16 or float16")]
+    Precision {
+        /// What was given.
+        dtype: String,
     },
     /// A seed that is no number.
     #[error("seed has to be a whole number from 0")]
@@ -114,7 +135,7 @@ impl SettingsError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Device { .. } => Some("--device=cpu, or nanoGPT itself on the card".to_owned()),
+            Self::Device { .. } => Some("--device=cpu, or nanoGPT itself on other cards than NVIDIA's".to_owned()),
             _ => None,
         }
     }
@@ -126,10 +147,6 @@ impl RunSettings {
     /// # Errors
     /// A value that no run can have.
     pub fn read(settings: &mut Settings) -> Result<Self, SettingsError> {
-        let device = settings.get_str("device").unwrap_or_default();
-        if settings.is_set("device") && device != "cpu" {
-            return Err(SettingsError::Device { device });
-        }
         let seed = match settings.value(SEED) {
             None => DEFAULT_SEED,
             Some(_) => settings.get_u64(SEED).ok_or(SettingsError::Seed)?,
@@ -142,6 +159,8 @@ impl RunSettings {
                 "resume" => InitFrom::Resume,
                 other => InitFrom::Weights(other.to_owned()),
             },
+            device: device(settings)?,
+            precision: precision(settings)?,
             batch_size: count(settings, "batch_size", 1)?,
             gradient_accumulation_steps: count(settings, "gradient_accumulation_steps", 1)?,
             schedule: schedule(settings)?,
@@ -164,16 +183,37 @@ impl RunSettings {
         Ok(read)
     }
 
-    /// The keys again, as a checkpoint keeps them.
+    /// The keys again, as a checkpoint keeps them, with the device that computes.
     #[must_use]
-    pub fn config(&self, settings: &Settings) -> Map<String, Json> {
+    pub fn config(&self, settings: &Settings, device: &str) -> Map<String, Json> {
         let known = defaults::KEYS.iter().map(|key| key.name);
         let mut config: Map<String, Json> =
             known.filter_map(|key| Some((key.to_owned(), serde_json::to_value(settings.value(key)?).ok()?))).collect();
         // As they were, whatever nanoGPT's defaults say.
         config.insert(SEED.to_owned(), self.seed.into());
-        config.insert("device".to_owned(), "cpu".into());
+        config.insert("device".to_owned(), device.into());
         config
+    }
+}
+
+/// Where no key says it, the best there is.
+fn device(settings: &mut Settings) -> Result<Wanted, SettingsError> {
+    if !settings.is_set("device") {
+        return Ok(Wanted::Auto);
+    }
+    let device = settings.get_str("device").unwrap_or_default();
+    Wanted::read(&device).ok_or(SettingsError::Device { device })
+}
+
+fn precision(settings: &mut Settings) -> Result<Option<Precision>, SettingsError> {
+    if !settings.is_set("dtype") {
+        return Ok(None);
+    }
+    match settings.get_str("dtype").unwrap_or_default() {
+        dtype if dtype == "float32" => Ok(Some(Precision::Float32)),
+        dtype if dtype == "bfloat16" => Ok(Some(Precision::Bfloat16)),
+        dtype if dtype == "float16" => Ok(Some(Precision::Float16)),
+        dtype => Err(SettingsError::Precision { dtype }),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What telemetry says of a run: which cards it is on, the memory of its processes there, and the energy they took.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use headroom_shared::protocol::{Slow, gpu::Gpu};
 
@@ -21,7 +24,12 @@ pub struct Cards {
     energy: Energy,
     /// By UUID: what the run was seen to have there at most, and what of that was told.
     peaks: BTreeMap<String, Peak>,
+    /// By UUID: the driver's first error since a while, and when it came. What follows it follows from it.
+    faults: BTreeMap<String, (u64, Instant)>,
 }
+
+/// A run that ends so soon after an error of its card ended by it.
+const FAULT_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
@@ -36,6 +44,12 @@ impl Cards {
         match observed {
             Observed::Inventory(gpus) => self.gpus.clone_from(gpus),
             Observed::Slow(slow) => self.processes(slow, is_ours),
+            Observed::Xid { gpu, xid } => {
+                let fault = self.faults.entry(gpu.clone()).or_insert((*xid, Instant::now()));
+                if fault.1.elapsed() > FAULT_WITHIN {
+                    *fault = (*xid, Instant::now());
+                }
+            }
             _ => {}
         }
     }
@@ -83,18 +97,35 @@ impl Cards {
         (!joules.is_empty()).then(|| joules.iter().sum())
     }
 
+    /// Whether the run was seen on a card.
+    pub fn was_seen(&self) -> bool {
+        !self.peaks.is_empty()
+    }
+
+    /// The error that the driver reported just now of a card that the run was seen on, or of the one that it would have
+    /// been seen on, where that is known.
+    pub fn fault(&self, visible: Option<&str>) -> Option<u64> {
+        let is_new = |(_, (_, at)): &(&String, &(u64, Instant))| at.elapsed() <= FAULT_WITHIN;
+        let named = visible.and_then(|visible| self.named(Some(visible))).map(|gpu| &gpu.uuid);
+        let is_its = |uuid: &String| self.peaks.contains_key(uuid) || (!self.was_seen() && named == Some(uuid));
+        let mut faults = self.faults.iter().filter(is_new);
+        faults.find(|(uuid, _)| is_its(uuid)).map(|(_, (xid, _))| *xid)
+    }
+
     /// The card to plan for, as far as is known: the one that the run was seen on, else the one that it will be seen on by
     /// `visible`, which is CUDA's variable.
     pub fn card(&self, visible: Option<&str>) -> Option<Card> {
         let seen = self.gpus.iter().find(|gpu| self.peaks.contains_key(&gpu.uuid));
-        let first = visible.unwrap_or("0").split(',').next().unwrap_or_default().trim().to_owned();
-        let named = || {
-            let by_place = |gpu: &&Gpu| first.parse() == Ok(gpu.index);
-            let by_uuid = |gpu: &&Gpu| first.starts_with("GPU-") && gpu.uuid.starts_with(&first);
-            self.gpus.iter().find(|gpu| by_place(gpu) || by_uuid(gpu))
-        };
-        let gpu = seen.or_else(named)?;
+        let gpu = seen.or_else(|| self.named(visible))?;
         Some(Card::Measured { name: gpu.name.clone(), total_bytes: gpu.memory_total_bytes.get().copied() })
+    }
+
+    /// The first card that CUDA's variable names.
+    fn named(&self, visible: Option<&str>) -> Option<&Gpu> {
+        let first = visible.unwrap_or("0").split(',').next().unwrap_or_default().trim();
+        let by_place = |gpu: &&Gpu| first.parse() == Ok(gpu.index);
+        let by_uuid = |gpu: &&Gpu| first.starts_with("GPU-") && gpu.uuid.starts_with(first);
+        self.gpus.iter().find(|gpu| by_place(gpu) || by_uuid(gpu))
     }
 }
 

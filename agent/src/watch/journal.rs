@@ -3,6 +3,8 @@
 //! It has no thread and no clock of its own: bytes come with the time since the run's start. Events are told in the order
 //! in which they were printed; of iterations at most [`ITERATIONS_PER_SECOND`] a second, and always the newest.
 
+mod builtin;
+mod kills;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -32,13 +34,21 @@ use super::{
     passing::{Copied, Stream},
     pattern::Pattern,
     planned::{Card, Config, summary},
+    xid,
 };
 use crate::{foreman::saved, platform::Ending};
+use builtin::Builtin;
+use kills::Kills;
 use tail::Tail;
 
 /// Iterations that are told in a second: as many as an eye tells apart on a chart that moves. A tiny model prints
 /// thousands, each of which would be a row of history.
 const ITERATIONS_PER_SECOND: u32 = 10;
+
+/// The signal by which the kernel kills.
+const SIGKILL: i32 = 9;
+/// What is said of a run that it killed.
+const OUT_OF_MEMORY: &str = "The kernel killed it: the machine, or what it was given of it, ran out of memory.";
 
 /// Where events go.
 pub trait Record: Send {
@@ -100,6 +110,9 @@ pub struct Journal {
     planned_for: Option<Option<Card>>,
     request: Option<Request>,
     printed: Figures,
+    /// What it is as a run of `headroom train`.
+    builtin: Builtin,
+    kills: Kills,
     /// What of that contradicts the configuration, which has no plan then.
     contradiction: Option<Contradiction>,
     /// The newest iteration, where it was not told yet.
@@ -116,6 +129,7 @@ impl Journal {
     /// Of a run that begins now.
     pub fn new(settings: Settings, record: Box<dyn Record>, cards: Arc<Mutex<Cards>>) -> Self {
         let config = settings.given.clone();
+        let builtin = Builtin::of(&settings.command);
         Self {
             settings,
             record,
@@ -126,6 +140,8 @@ impl Journal {
             planned_for: None,
             request: None,
             printed: Figures::default(),
+            builtin,
+            kills: Kills::default(),
             contradiction: None,
             untold: None,
             told_at: None,
@@ -148,6 +164,7 @@ impl Journal {
 
     /// Time passes.
     pub fn tick(&mut self, now: Duration) {
+        self.kills.tick(now);
         let interval = Duration::from_secs(1) / ITERATIONS_PER_SECOND;
         if self.told_at.is_none_or(|told| now.saturating_sub(told) >= interval) {
             self.tell_untold(now);
@@ -174,7 +191,7 @@ impl Journal {
         self.tell_untold(now);
         self.plan();
         self.memory();
-        let out_of_memory = self.out_of_memory(ending);
+        let out_of_memory = self.out_of_memory(ending, now);
         self.status(match ending {
             Ending::Exited(code) => RunStatus::Exited { code },
             Ending::Killed(signal) => RunStatus::Killed { signal },
@@ -239,6 +256,25 @@ impl Journal {
                 self.hold_against_plan();
                 return;
             }
+            Printed::Builtin(parameters) => {
+                // What its config comes to in PyTorch is no plan of it.
+                (self.builtin.is, self.request) = (true, None);
+                What::RunParameters { parameters_millions: parameters as f64 / 1e6 }
+            }
+            Printed::OnCpu => {
+                self.builtin.is_on_cpu = true;
+                return;
+            }
+            Printed::Recompute(what) => {
+                self.builtin.recompute = what;
+                self.plan();
+                return;
+            }
+            Printed::Allocation(bytes) => {
+                self.builtin.bytes = Some(bytes);
+                self.plan();
+                return;
+            }
             Printed::Evaluation(evaluation) => {
                 self.figures(now);
                 What::RunEvaluation(evaluation)
@@ -287,7 +323,7 @@ impl Journal {
         let seconds = iteration.time_ms / 1000.0;
         let counted = self.printed.tokens_per_iteration.filter(|_| seconds > 0.0).map(|tokens| tokens as f64 / seconds);
         iteration.tokens_per_second = iteration.tokens_per_second.or(counted).or(computed.tokens_per_second);
-        if self.planned_for.as_ref().is_some_and(Option::is_some) {
+        if !self.builtin.is && self.planned_for.as_ref().is_some_and(Option::is_some) {
             iteration.mfu_percent = computed.mfu_percent;
         }
         self.append(What::RunIteration(iteration));
@@ -296,6 +332,16 @@ impl Journal {
     /// Plans the configuration, once it and the card are known, and anew for another card; not where the run contradicts
     /// it, which no card changes.
     fn plan(&mut self) {
+        if self.builtin.is {
+            let card = self.settings.card.clone().or_else(|| {
+                let cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+                cards.card(self.settings.visible.as_deref())
+            });
+            if let Some(plan) = self.builtin.plan(card.as_ref()) {
+                self.append(What::RunPlanned { plan });
+            }
+            return;
+        }
         let Some(config) = self.config.as_ref().filter(|_| self.contradiction.is_none()) else { return };
         let card = match &self.settings.card {
             _ if !config.is_on_cuda => None,
@@ -338,12 +384,31 @@ impl Journal {
         }
     }
 
+    /// Says why a run failed, as far as its last words and the driver do.
+    fn explain(&mut self, tail: &str, ending: Ending, now: Duration) {
+        let is_on_card = self.builtin.is && !self.builtin.is_on_cpu;
+        let visible = is_on_card.then(|| self.settings.visible.as_deref().unwrap_or("0"));
+        let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(visible);
+        let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
+        let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
+        let killed = is_out_of_memory.then(|| OUT_OF_MEMORY.to_owned());
+        let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
+        if !said.is_empty() {
+            self.append(What::RunExplained { message: said.join("\n\n"), xid });
+        }
+    }
+
     /// The end of what was printed, where it has the message that the run died of.
-    fn out_of_memory(&mut self, ending: Ending) -> Option<String> {
+    fn out_of_memory(&mut self, ending: Ending, now: Duration) -> Option<String> {
         if ending == Ending::Exited(0) {
             return None;
         }
         let text = self.tail.take();
+        self.explain(&text, ending, now);
+        if self.builtin.is {
+            // Its allocations are none of PyTorch's.
+            return None;
+        }
         let message = oom::read(&text).first.filter(|message| message.kind != oom::Kind::NotOom)?;
         self.append(What::RunOom { message: message.text });
         Some(text)

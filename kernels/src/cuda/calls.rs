@@ -1,5 +1,5 @@
-//! The driver's calls, each once: results checked, handles given back when they are dropped. The only file with unsafe
-//! code of the CUDA side.
+//! The driver's calls, each once: results checked, handles given back when they are dropped. Beside it only the
+//! loading of libraries and cuBLASLt's calls have unsafe code on the CUDA side.
 //!
 //! SAFETY, of every call here: the driver is loaded, as nothing here is reachable without a [`super::driver::Driver`];
 //! handles are those that the driver gave and that are not given back yet, as only the owners here make and end them;
@@ -181,6 +181,11 @@ impl Stream {
     pub fn create() -> Result<Self, CudaError> {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
         get!(ptr::null_mut(), cuStreamCreate(; flags)).map(Self)
+    }
+
+    /// As libraries that launch by themselves are given it.
+    pub const fn raw(&self) -> *mut c_void {
+        self.0.cast()
     }
 
     #[track_caller]

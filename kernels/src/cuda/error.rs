@@ -97,6 +97,16 @@ pub enum CudaError {
         /// Who called.
         at: At,
     },
+    /// cuBLASLt refused a call.
+    #[error("{call} at {at}: {code}")]
+    CublasLt {
+        /// The call.
+        call: &'static str,
+        /// What the library says.
+        code: Code,
+        /// Who called.
+        at: At,
+    },
     /// The driver cannot make a program for the card of a file of kernels.
     #[error("the driver refuses kernels/ptx/{module}.ptx with {code}{}{log}", if log.is_empty() { "" } else { ": " })]
     Module {
@@ -214,7 +224,7 @@ impl fmt::Display for At {
     }
 }
 
-/// An error code of the driver's, in its words.
+/// An error code of the driver's or a library's, in its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The number.

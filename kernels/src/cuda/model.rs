@@ -21,6 +21,7 @@ use super::{
         losses::losses_sum,
         matmul,
     },
+    products::Products,
     room::{Block, Room, Twice},
 };
 use crate::{
@@ -76,6 +77,7 @@ impl Side {
 /// What a pass over a micro-batch is made with.
 pub(super) struct Model<'a> {
     pub device: &'a Device,
+    pub products: &'a dyn Products,
     pub layout: &'a Layout,
     pub sizes: Sizes,
     pub room: &'a Room,
@@ -184,7 +186,7 @@ impl Model<'_> {
         let block = &self.room.blocks[layer];
         let qkv = side.of(block.qkv);
         let (weight, bias, c) = self.linear(QKV, layer);
-        matmul::matmul_forward(self.device, qkv, side.of(block.ln1), weight, bias, c)?;
+        self.products.forward(self.device, qkv, side.of(block.ln1), weight, bias, c)?;
         attention_forward(self.device, side.of(block.atty), side.of(block.lse), qkv, self.heads(layer))
     }
 
@@ -195,11 +197,11 @@ impl Model<'_> {
         let (inp, atty, residual) = (self.room.residuals[layer], side.of(block.atty), side.of(block.residual2));
         let normed = Self::second_norm(block, side);
         let Some((branches, dropped)) = self.branches(Site::Attproj(layer)) else {
-            matmul::matmul_residual_forward(self.device, residual, atty, weight, bias, inp, c)?;
+            self.products.residual_forward(self.device, residual, atty, weight, bias, inp, c)?;
             return self.norm(normed, residual, LN2, Some(layer));
         };
         let branch = side.of(branches.attproj);
-        matmul::matmul_forward(self.device, branch, atty, weight, bias, c)?;
+        self.products.forward(self.device, branch, atty, weight, bias, c)?;
         let stream = Residual { residual, inp, branch, dropout: dropped };
         self.add_and_norm(stream, normed, LN2, Some(layer))
     }
@@ -214,7 +216,7 @@ impl Model<'_> {
         let block = &self.room.blocks[layer];
         let (weight, bias, c) = self.linear(FC, layer);
         let (gelu, out, inp) = (side.of(block.fch_gelu), side.of(block.fch), side.of(block.ln2));
-        matmul::matmul_gelu_forward(self.device, gelu, out, inp, weight, bias, c)
+        self.products.gelu_forward(self.device, gelu, out, inp, weight, bias, c)
     }
 
     /// The layer back, added to the stream; whether what follows is normed already.
@@ -224,11 +226,11 @@ impl Model<'_> {
         let (inp, wide) = (block.residual2.forward, block.fch_gelu.forward);
         let residual = self.room.residuals[layer + 1];
         let Some((branches, dropped)) = self.branches(Site::Fcproj(layer)) else {
-            matmul::matmul_residual_forward(self.device, residual, wide, weight, bias, inp, c)?;
+            self.products.residual_forward(self.device, residual, wide, weight, bias, inp, c)?;
             return Ok(false);
         };
         let branch = branches.fcproj;
-        matmul::matmul_forward(self.device, branch, wide, weight, bias, c)?;
+        self.products.forward(self.device, branch, wide, weight, bias, c)?;
         let stream = Residual { residual, inp, branch, dropout: dropped };
         let (normed, norm, next) = match self.room.blocks.get(layer + 1) {
             Some(next) => (Self::first_norm(next, Side::Forward), LN1, Some(layer + 1)),
@@ -252,12 +254,12 @@ impl Model<'_> {
             let lnf = room.lnf.part(first * c, rows * c)?;
             let logits = room.logits.part(0, rows * padded)?;
             let (losses, targets) = (room.losses.part(first, rows)?, room.targets.part(first, rows)?);
-            matmul::matmul_forward(self.device, logits, lnf, wte, None, c)?;
+            self.products.forward(self.device, logits, lnf, wte, None, c)?;
             classifier(self.device, losses, logits, targets, v, loss_scale.map(|scale| scale * mean))?;
             if loss_scale.is_some() {
                 self.weight_gradient(self.grad(Tensor::Wte, None), logits, lnf, c)?;
                 // The rows are needed no more: their gradient takes their place.
-                matmul::matmul_backward_inp(self.device, lnf, logits, wte, c)?;
+                self.products.backward_inp(self.device, lnf, logits, wte, c)?;
             }
             first += rows;
         }
@@ -301,8 +303,8 @@ impl Model<'_> {
         let dbranch = self.dropped(Site::Fcproj(layer), |branches| branches.dfcproj)?;
         self.linear_gradients(FC_PROJ, layer, dbranch, fch_gelu)?;
         let (weight, _, c) = self.linear(FC_PROJ, layer);
-        // What GELU was taken of is needed no more: its gradient takes its place.
-        matmul::matmul_gelu_backward_inp(self.device, fch, dbranch, weight, fch, c)?;
+        // What GELU was taken of is needed no more: its gradient takes its place. What GELU gave is not needed either.
+        self.products.gelu_backward_inp(self.device, fch, dbranch, weight, fch, fch_gelu, c)?;
         if matches!(level, Recompute::GeluAndLayernorm | Recompute::Attention) {
             self.norm(Self::second_norm(block, back), block.residual2.backward, LN2, here)?;
         }
@@ -319,7 +321,7 @@ impl Model<'_> {
         let dbranch = self.dropped(Site::Attproj(layer), |branches| branches.dattproj)?;
         self.linear_gradients(ATT_PROJ, layer, dbranch, atty)?;
         let (weight, _, c) = self.linear(ATT_PROJ, layer);
-        matmul::matmul_backward_inp(self.device, room.datty, dbranch, weight, c)?;
+        self.products.backward_inp(self.device, room.datty, dbranch, weight, c)?;
         let saved = attention_backward::Saved { qkv: block.qkv.backward, out: atty, lse: block.lse.backward };
         attention_backward(self.device, room.dqkv, room.datt_rows, room.datty, saved, self.heads(layer))?;
         if level == Recompute::GeluAndLayernorm {
@@ -347,7 +349,7 @@ impl Model<'_> {
     ) -> Result<(), CudaError> {
         self.linear_gradients(linear, layer, dout, inp)?;
         let (weight, _, c) = self.linear(linear, layer);
-        matmul::matmul_backward_inp(self.device, inp, dout, weight, c)
+        self.products.backward_inp(self.device, inp, dout, weight, c)
     }
 
     /// The gradients of a linear layer's weight and bias.
@@ -373,7 +375,7 @@ impl Model<'_> {
     ) -> Result<(), CudaError> {
         let dweight = Self::needed(dweight);
         let parts = self.room.parts.part(0, matmul::planes_elements(inp.len() / c, c, dweight.len() / c))?;
-        matmul::matmul_backward_weight(self.device, dweight, parts, dout, inp, c, true)
+        self.products.backward_weight(self.device, dweight, parts, dout, inp, c, true)
     }
 
     fn norm_backward(

@@ -2,7 +2,7 @@
 
 use headroom_shared::gpt::{
     GptConfig,
-    buffers::cuda::{BLOCK_TENSORS, CudaTraining, Recompute},
+    buffers::cuda::{BLOCK_TENSORS, CudaTraining, Recompute, workspace},
     tensors::{Role, Stored, Tensor, parameters},
 };
 
@@ -72,6 +72,8 @@ pub(super) struct Room {
     pub token_order: Slice<u32>,
     pub table: Slice<u64>,
     pub parts: Slice<f32>,
+    /// Of whoever multiplies matrices; empty where it needs none.
+    pub workspace: Slice<u8>,
     pub loss: Slice<f32>,
     pub norm: Slice<f32>,
     /// Before each block, and after the last.
@@ -101,9 +103,16 @@ impl Room {
         let grads = span(parameters.iter().map(|parameter| parameter.grad));
         let take = &mut arena;
         let [inputs, targets] = [take.take(Tensor::Tokens, None)?, take.take(Tensor::Tokens, None)?];
-        let token_order = take.take(Tensor::TokenOrder, None)?;
+        // The list pads the vocabulary, whose rows of padding no token has.
+        let token_words = workspace::token_words(inputs.len(), config.vocab_size());
+        let token_order = take.take(Tensor::TokenOrder, None)?.part(0, token_words)?;
         let table = take.take(Tensor::OptimizerTable, None)?;
         let parts = take.take(Tensor::TrainerParts, None)?;
+        let workspace = if plan.multiplier.workspace_bytes() > 0 {
+            take.take(Tensor::CublasWorkspace, None)?
+        } else {
+            Slice::new(0, 0)
+        };
         let [loss, norm] = [take.take(Tensor::Loss, None)?, take.take(Tensor::GradNorm, None)?];
         let residual = |layer| take.take(half(Tensor::Residual), Some(layer));
         let residuals = (0..=config.n_layer()).map(residual).collect::<Result<_, _>>()?;
@@ -117,6 +126,7 @@ impl Room {
             token_order,
             table,
             parts,
+            workspace,
             loss,
             norm,
             residuals,

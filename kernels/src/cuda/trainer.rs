@@ -1,5 +1,7 @@
 //! The model on the card, its gradients and its optimizer's state, and what a training loop asks of them.
 
+use std::thread;
+
 use headroom_shared::gpt::{GptConfig, buffers::cuda::CudaTraining};
 
 use super::{
@@ -10,6 +12,7 @@ use super::{
         encoder_backward::TokenOrder,
         global_norm::{self, global_norm},
     },
+    products::{Own, Products},
     room::{Parameter, Room},
 };
 use crate::{
@@ -17,6 +20,7 @@ use crate::{
         adamw_update::AdamW,
         gpt::{DropoutPass, Micro, Sizes},
     },
+    initial::Initial,
     layout::{Layout, TooLarge},
 };
 
@@ -27,6 +31,8 @@ pub struct Trainer {
     layout: Layout,
     sizes: Sizes,
     plan: CudaTraining,
+    // Before the room, a part of which it has.
+    products: Box<dyn Products>,
     room: Room,
     table: adamw_update::Table,
     tokens: TokenOrder,
@@ -36,11 +42,31 @@ pub struct Trainer {
 
 impl Trainer {
     /// Allocates everything a run needs, as its plan has it. Parameters and moments are zero until they are written.
+    /// Matrices are multiplied by our own kernels.
     ///
     /// # Errors
     /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated; the model
     /// is larger than this machine can address, or one that the kernels are not made for.
     pub fn new(device: &Device, config: &GptConfig, plan: CudaTraining) -> Result<Self, CudaError> {
+        Self::with_products(device, config, plan, Box::new(Own))
+    }
+
+    /// The same with matrices multiplied by another, for whose [`Products::multiplier`] the plan was made. One that
+    /// rehearses has done every product of the run when this returns.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`CudaError::NotPlanned`] where the plan has less room for it than it needs.
+    pub fn with_products(
+        device: &Device,
+        config: &GptConfig,
+        plan: CudaTraining,
+        mut products: Box<dyn Products>,
+    ) -> Result<Self, CudaError> {
+        let (needed, planned) = (products.multiplier().workspace_bytes(), plan.multiplier.workspace_bytes());
+        if planned < needed {
+            let asked = format!("{needed} bytes of workspace for {}", products.name());
+            return Err(CudaError::NotPlanned { asked, planned: format!("{planned} bytes") });
+        }
         let too_large = |_: TooLarge| CudaError::TooLarge { what: "the model", value: config.n_embd() };
         let layout = Layout::new(config).map_err(too_large)?;
         let t = usize::try_from(config.block_size()).map_err(|_| too_large(TooLarge))?;
@@ -48,6 +74,7 @@ impl Trainer {
         let room = Room::new(device, config, &plan)?;
         // What pads the vocabulary is zero and stays so; gaps between tensors are never told apart from them.
         device.zero(room.arena.whole())?;
+        products.begin(room.workspace);
         let parameter = |(i, of): (usize, &Parameter)| adamw_update::Parameter {
             weight: of.weight,
             master: Some(of.master),
@@ -58,11 +85,24 @@ impl Trainer {
         };
         let parameters: Vec<_> = room.parameters.iter().enumerate().map(parameter).collect();
         let table = adamw_update::Table::new(&parameters)?;
-        device.write(room.table, table.words())?;
         let n = usize::try_from(room.inputs.len()).map_err(|_| too_large(TooLarge))?;
         let tokens = TokenOrder::new(sizes.v as u64)?;
         let (inputs, targets) = (vec![0; n], vec![0; n]);
-        Ok(Self { device: device.clone(), layout, sizes, plan, room, table, tokens, inputs, targets })
+        let device = device.clone();
+        let mut trainer = Self { device, layout, sizes, plan, products, room, table, tokens, inputs, targets };
+        if trainer.products.rehearses() {
+            trainer.run(Some(Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE }))?;
+            trainer.products.settle();
+            trainer.device.zero(trainer.room.arena.whole())?;
+        }
+        trainer.device.write(trainer.room.table, trainer.table.words())?;
+        Ok(trainer)
+    }
+
+    /// Who multiplies matrices, and what is to be said of it.
+    #[must_use]
+    pub fn products(&self) -> &dyn Products {
+        self.products.as_ref()
     }
 
     /// What was to be allocated.
@@ -94,17 +134,44 @@ impl Trainer {
         (&mut self.inputs, &mut self.targets)
     }
 
+    /// Gives the parameters a fresh model's values: those that the trainer on CPU threads has for the same seed.
+    ///
+    /// # Errors
+    /// A copy fails.
+    pub fn initialize(&mut self, seed: u64) -> Result<(), CudaError> {
+        // The host makes the numbers, of one tensor at a time, with what threads it has.
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        for (index, (entry, parameter)) in self.layout.entries().iter().zip(&self.room.parameters).enumerate() {
+            let initial = Initial::of(index, entry, self.sizes.l);
+            let mut values = vec![0.0; entry.range.len()];
+            let piece = values.len().div_ceil(threads).max(1);
+            thread::scope(|scope| {
+                for (i, values) in values.chunks_mut(piece).enumerate() {
+                    scope.spawn(move || initial.fill(values, i * piece, seed));
+                }
+            });
+            self.write_parameter(parameter, &values)?;
+        }
+        Ok(())
+    }
+
     /// Writes the parameters, flat as [`Self::layout`] has them; the kernels' weights are made of them.
     ///
     /// # Errors
     /// [`CudaError::Length`], or a copy fails.
     pub fn write_params(&mut self, params: &[f32]) -> Result<(), CudaError> {
-        self.scatter(|parameter| parameter.master, params)?;
+        self.check_length(params)?;
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
-            let weights: Vec<Bf16> = params[entry.range.clone()].iter().map(|&x| Bf16::from_f32(x)).collect();
-            self.device.write(parameter.weight.part(0, weights.len() as u64)?, &weights)?;
+            self.write_parameter(parameter, &params[entry.range.clone()])?;
         }
         Ok(())
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, values: &[f32]) -> Result<(), CudaError> {
+        let weights: Vec<Bf16> = values.iter().map(|&x| Bf16::from_f32(x)).collect();
+        let n = values.len() as u64;
+        self.device.write(parameter.master.part(0, n)?, values)?;
+        self.device.write(parameter.weight.part(0, n)?, &weights)
     }
 
     /// Writes AdamW's first and second moments, flat.
@@ -141,15 +208,20 @@ impl Trainer {
     }
 
     fn scatter(&self, of: fn(&Parameter) -> Slice<f32>, values: &[f32]) -> Result<(), CudaError> {
-        if values.len() != self.layout.len() {
-            let (expected, given) = (self.layout.len() as u64, values.len() as u64);
-            return Err(CudaError::Length { op: "write", tensor: "the parameters", expected, given });
-        }
+        self.check_length(values)?;
         for (entry, parameter) in self.layout.entries().iter().zip(&self.room.parameters) {
             let values = &values[entry.range.clone()];
             self.device.write(of(parameter).part(0, values.len() as u64)?, values)?;
         }
         Ok(())
+    }
+
+    fn check_length(&self, values: &[f32]) -> Result<(), CudaError> {
+        let (expected, given) = (self.layout.len() as u64, values.len() as u64);
+        if given == expected {
+            return Ok(());
+        }
+        Err(CudaError::Length { op: "write", tensor: "the parameters", expected, given })
     }
 
     fn gather(&self, of: fn(&Parameter) -> Slice<f32>) -> Result<Vec<f32>, CudaError> {
@@ -189,6 +261,7 @@ impl Trainer {
         self.device.write(room.targets, &self.targets)?;
         let model = Model {
             device: &self.device,
+            products: self.products.as_ref(),
             layout: &self.layout,
             sizes: self.sizes,
             room,

@@ -33,9 +33,17 @@ pub enum Printed {
     },
     /// `step N: train loss …, val loss …`.
     Evaluation(Evaluation),
-    /// `iter N: loss …, time …ms, mfu …%`. Tokens a second are there where they are printed; the corrected utilisation
-    /// is not.
+    /// `iter N: loss …, time …ms, mfu …%`. What `headroom train` prints besides is there where it is printed, and its
+    /// utilisation is of the true card; nanoGPT's is of an A100.
     Iteration(Iteration),
+    /// `A GPT of N parameters: …`: it is `headroom train`, and so many parameters are trained.
+    Builtin(u64),
+    /// `On the CPU, …`: that is where it trains.
+    OnCpu,
+    /// `It will allocate … (N bytes)`, `Allocated N bytes`: all that `headroom train` allocates.
+    Allocation(u64),
+    /// `Computed again in backward: …`: what `headroom train` does not keep on a card; none where it keeps everything.
+    Recompute(Option<String>),
     /// `saving checkpoint to …`: the folder.
     Checkpoint(String),
 }

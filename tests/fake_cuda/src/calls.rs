@@ -13,6 +13,8 @@ mod system;
 
 use std::ffi::c_char;
 
+pub use stream::check as check_stream;
+
 use crate::{
     code,
     state::{Answer, Handle},
@@ -22,7 +24,7 @@ use crate::{
 ///
 /// # Safety
 /// As of every symbol.
-unsafe fn put<T>(out: *mut T, value: T) -> Answer {
+pub unsafe fn put<T>(out: *mut T, value: T) -> Answer {
     if out.is_null() {
         return Err(code::INVALID_VALUE);
     }
@@ -49,6 +51,6 @@ unsafe fn put_text(out: *mut c_char, room: usize, text: &str) -> Answer {
 }
 
 /// A number as a handle.
-fn handle(number: usize) -> Handle {
+pub fn handle(number: usize) -> Handle {
     std::ptr::without_provenance_mut(number)
 }

@@ -10,17 +10,20 @@
 //! launches alone: the order of threads, a kernel with a mistake instead of the right one, and a fault, which then ends
 //! neither the process's card nor another test.
 //!
+//! It is a libcublasLt as well: the same file under that name has its symbols, and multiplies in the card's memory.
+//!
 //! What a kernel needs of registers, how fast it is, and what several streams do at once is not here.
 
 mod calls;
 pub mod code;
+mod cublaslt;
 mod here;
 mod ptx;
 mod scenario;
 mod state;
 
 pub use here::{Here, library};
-pub use scenario::{Card, FaultAt, Scenario};
+pub use scenario::{Algorithm, Card, CublasLt, FaultAt, Scenario};
 
 /// What names the scenario's file.
 pub const VARIABLE: &str = "HEADROOM_FAKE_CUDA";

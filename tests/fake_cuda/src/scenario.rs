@@ -29,6 +29,8 @@ pub struct Scenario {
     pub fault: Option<FaultAt>,
     /// The allocation, counted from 1, that finds no memory though it was free before.
     pub no_memory_at: Option<u64>,
+    /// The library of products.
+    pub cublaslt: CublasLt,
 }
 
 impl Default for Scenario {
@@ -41,6 +43,7 @@ impl Default for Scenario {
             mutations: BTreeMap::new(),
             fault: None,
             no_memory_at: None,
+            cublaslt: CublasLt::default(),
         }
     }
 }
@@ -95,6 +98,45 @@ impl Default for Card {
             shared_bytes_max: 101_376,
         }
     }
+}
+
+/// The library of products: this one too, under its own name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CublasLt {
+    /// As 120803 for 12.8.3.
+    pub version: usize,
+    /// What `cublasLtCreate` answers.
+    pub create: u32,
+    /// What it can do, the one first that it proposes first.
+    pub algorithms: Vec<Algorithm>,
+    /// Products whose result has so many rows, as the library counts, have no algorithm.
+    pub none_for_rows: Vec<u64>,
+    /// The product, counted from 1, that is refused, and what is answered.
+    pub refused: Option<FaultAt>,
+}
+
+impl Default for CublasLt {
+    fn default() -> Self {
+        let one = |parts, scheme, workspace_bytes, millis| Algorithm { parts, scheme, workspace_bytes, millis };
+        // Those that go unasked for are the fastest: one without an order, and one that needs more than there is.
+        let algorithms = vec![one(1, 0, 0, 3000), one(2, 2, 1 << 20, 1000), one(2, 1, 0, 10), one(3, 2, 64 << 20, 1)];
+        Self { version: 120_803, create: 0, algorithms, none_for_rows: vec![], refused: None }
+    }
+}
+
+/// A way of computing a product.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Algorithm {
+    /// Parts that a sum is cut into.
+    pub parts: u64,
+    /// How they are added up: 0 where there is one, 2 in a workspace, and 1 in the result, as they come.
+    pub scheme: u32,
+    /// Room that it needs.
+    pub workspace_bytes: u64,
+    /// What it takes, by the card's clock; nobody waits for it.
+    pub millis: u64,
 }
 
 /// A launch that fails, and as what.

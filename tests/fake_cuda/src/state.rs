@@ -8,12 +8,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{LazyLock, Mutex, PoisonError},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use headroom_emulator::{Emulator, Kernel};
 
-use crate::{Card, Scenario, VARIABLE, code, here};
+use crate::{Card, Scenario, VARIABLE, code, cublaslt::Products, here};
 
 /// Tells a file from the one that stood there before: when it was written, its bytes, and its number in the file system.
 type Identity = (SystemTime, u64, u64);
@@ -60,6 +60,10 @@ pub struct State {
     pub n_launches: u64,
     /// Allocations so far.
     pub n_allocations: u64,
+    /// How far the card's clock is ahead, of what only pretends to take time.
+    pub ahead: Duration,
+    /// What the library of products gave handles for, and did.
+    pub products: Products,
     /// The code that everything is answered with since a kernel failed.
     fault: Option<u32>,
     begun: bool,
@@ -102,6 +106,8 @@ impl Default for State {
             retained: vec![],
             n_launches: 0,
             n_allocations: 0,
+            ahead: Duration::ZERO,
+            products: Products::default(),
             fault: None,
             begun: false,
             scenario: None,

@@ -4,6 +4,7 @@
 //! so; nothing is kept of them.
 
 mod device;
+mod events;
 mod processes;
 mod system;
 

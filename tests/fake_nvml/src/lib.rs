@@ -3,7 +3,8 @@
 //! Cargo builds it with the tests of whoever names it under `[dev-dependencies]`, beside their executables: [`library`]
 //! finds it. The scenario is the file `scenario.json` beside the library that was loaded, so that a test that copies
 //! the library into a folder of its own steers that copy alone; where there is none, the file that `HEADROOM_FAKE_NVML`
-//! names. It is read anew whenever it changed, at `nvmlInit`, and when cards are counted or asked for.
+//! names. It is read anew whenever it changed, at `nvmlInit`, when cards are counted or asked for, and when the memory of
+//! the first one is read.
 
 mod calls;
 pub mod scenario;
@@ -36,6 +37,8 @@ pub mod code {
     pub const INSUFFICIENT_SIZE: u32 = 7;
     /// No driver in the kernel.
     pub const DRIVER_NOT_LOADED: u32 = 9;
+    /// Nothing happened in time.
+    pub const TIMEOUT: u32 = 10;
     /// The card fell off the bus.
     pub const GPU_IS_LOST: u32 = 15;
     /// Driver and library are of different versions.

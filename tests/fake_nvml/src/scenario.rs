@@ -92,6 +92,8 @@ pub struct Card {
     pub processes: Vec<Process>,
     /// Codes that symbols answer for this card, by their names; `*` is every symbol that has the card already.
     pub errors: BTreeMap<String, u32>,
+    /// The driver's critical errors: when, and NVIDIA's number.
+    pub xids: Vec<(f64, u64)>,
     /// From when until when it does not answer.
     pub lost_s: Vec<(f64, f64)>,
     /// From when until when it is not even counted.
@@ -122,6 +124,7 @@ impl Default for Card {
             ecc: (0, 0),
             processes: vec![],
             errors: BTreeMap::new(),
+            xids: vec![],
             lost_s: vec![],
             uncounted_s: vec![],
             mig: None,

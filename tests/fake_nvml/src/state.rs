@@ -62,7 +62,7 @@ pub fn system(symbol: &str, answer: impl FnOnce(&Scenario, f64) -> Answer) -> c_
     wait(symbol);
     with(|state| {
         // Often enough to follow a test, and seldom enough to cost nothing.
-        if matches!(symbol, "nvmlDeviceGetCount_v2" | "nvmlDeviceGetHandleByIndex_v2") {
+        if matches!(symbol, "nvmlDeviceGetCount_v2" | "nvmlDeviceGetHandleByIndex_v2" | "nvmlEventSetWait_v2") {
             state.read();
         }
         let scenario = state.in_use()?;
@@ -74,9 +74,13 @@ pub fn system(symbol: &str, answer: impl FnOnce(&Scenario, f64) -> Answer) -> c_
 pub fn of_card(symbol: &str, handle: Handle, answer: impl FnOnce(&Card, f64) -> Answer) -> c_uint {
     wait(symbol);
     with(|state| {
+        let (card, instance) = unfold(handle);
+        // Who keeps its handles is followed as well: once in a round of the cards.
+        if card == 0 && symbol == "nvmlDeviceGetMemoryInfo_v2" {
+            state.read();
+        }
         let scenario = state.in_use()?;
         let time_s = time_s(state);
-        let (card, instance) = unfold(handle);
         let parent = scenario.cards.get(card).ok_or(code::INVALID_ARGUMENT)?;
         if parent.is_lost(time_s) {
             return Err(code::GPU_IS_LOST);

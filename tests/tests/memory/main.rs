@@ -10,5 +10,6 @@ mod events;
 mod extra_rows;
 mod figures;
 mod live_bytes;
+mod measured;
 mod messages;
 mod records;

@@ -1,7 +1,7 @@
 //! A stand-in for the agent: the page's files, a socket that says what a test tells it to, and answers to requests. What
 //! it says are the protocol's golden messages.
 
-use headroom_shared::protocol::Telemetry;
+use headroom_shared::protocol::{Telemetry, run::Training};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ struct Script {
     hellos: Vec<Value>,
     /// Method, path and body of each request.
     requests: Vec<(String, String)>,
-    /// Answers by the beginning of method and path.
+    /// Answers by the beginning of method and path; the longest that fits counts.
     rest: BTreeMap<String, (u16, Value)>,
     /// What is set, and how often it was: that is its tag.
     settings: (Value, u64),
@@ -82,6 +82,17 @@ pub fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis()).expect("in range")
 }
 
+/// What may be started.
+pub fn training() -> Value {
+    let training = json!({
+        "configs": [{ "name": "tiny" }, { "name": "gpt2", "dataset": "owt", "max_iters": 5000 }],
+        "datasets": ["builtin", "owt"],
+        "devices": [{ "name": "cuda:0", "label": "GeForce RTX 4070" }, { "name": "cpu", "label": "CPU" }]
+    });
+    let _: Training = serde_json::from_value(training.clone()).expect("an answer of this version");
+    training
+}
+
 /// The golden greeting, at this moment.
 pub fn hello() -> Value {
     let mut hello = golden("hello.json");
@@ -112,6 +123,7 @@ impl Agent {
             ("GET /api/settings", (200, json!({}))),
             ("PUT /api/settings", (200, json!({}))),
             ("DELETE /api/alerts/", (200, json!({}))),
+            ("GET /api/training", (200, training())),
         ];
         let script = Script {
             dist: dist.to_owned(),
@@ -311,7 +323,7 @@ impl Script {
                 false => json(403, &json!({ "code": "bad_code", "message": "The code was used." })),
             };
         }
-        match self.rest.iter().find(|(beginning, _)| asked.starts_with(*beginning)) {
+        match self.rest.iter().rev().find(|(beginning, _)| asked.starts_with(*beginning)) {
             None => answer(404, "text/plain", b""),
             // What can be asked is no secret, and how a page sees that there is an agent.
             Some((_, (status, body))) if path == "/api/openapi.json" => json(*status, body),

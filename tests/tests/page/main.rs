@@ -9,6 +9,7 @@ mod accessible;
 mod agent;
 mod bench;
 mod browser;
+mod builtin;
 mod demo;
 mod diagnose;
 mod embed;
@@ -24,6 +25,9 @@ mod plain_host;
 mod problems;
 mod rig;
 mod rig_alerts;
+mod rig_runs;
+#[cfg(unix)]
+mod rig_training;
 mod rig_writes;
 mod static_host;
 

@@ -12,6 +12,8 @@ use std::fs;
 
 /// One-hand width.
 const NARROW: (u32, u32) = (360, 740);
+/// The greeting's run.
+pub const RUN: &str = "0123456789abcdef";
 const STATE: &str = "document.querySelector('[data-testid=connection]')?.textContent ?? ''";
 
 /// Tells a story of the page and its agent; nothing is opened yet.
@@ -36,6 +38,13 @@ pub async fn go(page: &Page, path: &str) {
 
 pub async fn until_state(page: &Page, words: &str) {
     page.until(&format!("it says {words:?}"), &format!("({STATE}).includes({words:?})")).await;
+}
+
+/// Tells the page what happens to the run of the greeting; each by its number behind the greeting's.
+pub fn happens(agent: &Agent, n: u64, what: Value) {
+    let id = golden("hello.json")["last_event"].as_u64().expect("a number") + n;
+    let event = json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": RUN, "what": what });
+    agent.say(event);
 }
 
 pub async fn until_says(page: &Page, selector: &str, words: &str) {

@@ -4,6 +4,7 @@ use headroom_shared::protocol::{
     alert::Settings,
     event::Event,
     history::{History, POINTS_MAX},
+    run::{Order, Training},
 };
 use js_sys::{Reflect, encode_uri_component};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -26,6 +27,13 @@ const EVENT_PAGES_MAX: usize = 200;
 #[derive(Deserialize)]
 struct Refused {
     message: String,
+}
+
+/// A run that was just ordered.
+#[derive(Deserialize)]
+pub struct Ordered {
+    /// What it is called.
+    pub name: String,
 }
 
 /// What a code is exchanged for.
@@ -166,6 +174,24 @@ pub async fn set_settings(token: &str, settings: &Settings, before: &str) -> Res
     }
     let tag = tag(&response);
     read(response).await.map(|_| Some(tag))
+}
+
+/// What may be started.
+pub async fn training(token: &str) -> Result<Training, Failed> {
+    get("api/training", token).await
+}
+
+/// Starts a run, or puts it into the queue.
+pub async fn start(token: &str, order: &Order) -> Result<Ordered, Failed> {
+    let body = serde_json::to_string(order).map_err(|error| error.to_string())?;
+    let text = ask("POST", "api/runs", Some(token), Some(&body)).await?;
+    serde_json::from_str(&text).map_err(|_| not_understood())
+}
+
+/// Asks something of a run: the method, and what stands behind the run in the address.
+pub async fn act(token: &str, run: &str, (method, what): (&str, &str)) -> Result<(), Failed> {
+    let run = String::from(encode_uri_component(run));
+    ask(method, &format!("api/runs/{run}{what}"), Some(token), None).await.map(drop)
 }
 
 /// Dismisses the alert that went off by an event; one that is over or dismissed already is as good.

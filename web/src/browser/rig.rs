@@ -18,6 +18,7 @@ use super::{language, listen, local_storage};
 const TOKEN_KEY: &str = "headroom.token";
 const NEIGHBOURS_KEY: &str = "headroom.rigs";
 const NOTIFY_KEY: &str = "headroom.notify";
+const SMOOTH_KEY: &str = "headroom.smooth";
 /// The page, which is all that its worker is for: also as `rig.html`.
 const PAGE: &str = "rig";
 /// The worker that shows notifications; it has no other business.
@@ -87,6 +88,16 @@ pub fn kept_neighbours() -> String {
 /// Keeps them.
 pub fn keep_neighbours(lines: &str) {
     keep(NEIGHBOURS_KEY, Some(lines));
+}
+
+/// Whether losses are drawn smoothed in this browser.
+pub fn is_kept_smooth() -> bool {
+    kept(SMOOTH_KEY).is_some()
+}
+
+/// Keeps whether they are.
+pub fn keep_smooth(is_smooth: bool) {
+    keep(SMOOTH_KEY, is_smooth.then_some("1"));
 }
 
 /// Whether this browser shows notifications of the page, and why not.

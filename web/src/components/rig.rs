@@ -1,21 +1,31 @@
 //! The parts of the rig's page, and what they have in common: the rig as it was told, and what can be asked of the page.
 
 pub mod access;
+pub mod acts;
 pub mod alerts;
 pub mod gpu;
 pub mod log;
+pub mod losses;
 pub mod neighbours;
 pub mod oom;
+pub mod orders;
 pub mod processes;
 pub mod run;
 pub mod status;
 pub mod writes;
 
-use headroom_shared::protocol::{alert::Settings, history::History};
+use headroom_shared::protocol::{Scope, alert::Settings, history::History, run::Order};
 use leptos::prelude::*;
 
 use crate::state::{
-    rig::{Changed, Rig, alerts::Form, connection::Connection, run::current},
+    rig::{
+        Changed, Rig,
+        alerts::Form,
+        compare::Compared,
+        connection::Connection,
+        orders::{Act, Allowed, Presses},
+        run::current,
+    },
     rig_charts::view::Range,
 };
 
@@ -32,6 +42,10 @@ pub enum Ask {
     Save,
     /// To dismiss the alert that went off by this event.
     Dismiss(u64),
+    /// To start a run as the order stands.
+    Start,
+    /// This, of the run of that number.
+    Act(String, Act),
 }
 
 /// A piece of history that was fetched, or why it was not.
@@ -102,6 +116,14 @@ pub struct Desk {
     pub kept: RwSignal<Kept>,
     /// Why an alert could not be dismissed, in words; or nothing.
     pub not_dismissed: RwSignal<String>,
+    /// What can be started.
+    pub allowed: RwSignal<Allowed>,
+    /// The order of the next run, as it is being made.
+    pub order: RwSignal<Order>,
+    /// Runs whose losses are drawn beside those of the one that is shown.
+    pub compared: RwSignal<Compared>,
+    /// What was pressed of runs, and what came of it.
+    pub presses: RwSignal<Presses>,
     /// Takes what a part asks.
     pub ask: Callback<Ask>,
 }
@@ -125,6 +147,10 @@ impl Desk {
             form: RwSignal::new(Form::default()),
             kept: RwSignal::new(Kept::Unknown),
             not_dismissed: RwSignal::new(String::new()),
+            allowed: RwSignal::new(Allowed::Unknown),
+            order: RwSignal::new(Order::default()),
+            compared: RwSignal::new(Compared::default()),
+            presses: RwSignal::new(Presses::default()),
             ask,
         }
     }
@@ -175,6 +201,11 @@ impl Desk {
     pub fn about<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.about.track();
         self.look(look)
+    }
+
+    /// Whether this page may change something; followed.
+    pub fn may_change(self) -> bool {
+        self.about(|rig| rig.scope == Some(Scope::Control))
     }
 
     /// What the agent's clock shows; followed once a second.

@@ -9,7 +9,7 @@ use headroom_shared::plan::basis::Certainty;
 use super::dynamic::{part, some_words, words};
 use crate::{
     browser,
-    components::actions::CopyButton,
+    components::{actions::CopyButton, builtin::BuiltinView},
     state::{
         budget::Budget,
         command, format,
@@ -52,6 +52,7 @@ pub fn VerdictView(
                 <CopyButton id="copy-json" label=t(text::COPY_JSON) enabled=has_plan
                     content=move |()| budget.with_options(command::plan_as_json) />
             </div>
+            <BuiltinView budget />
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.
         <p class="verdict-bar" data-outcome=words(move || outcome(verdict)) aria-hidden="true">

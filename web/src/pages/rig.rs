@@ -14,6 +14,7 @@ use crate::components::{
         gpu::Gpus,
         log::Log,
         neighbours::Neighbours,
+        orders::Orders,
         processes::Processes,
         run::RunPanel,
         status::{About, Status, Trouble},
@@ -45,6 +46,7 @@ pub fn RigPage() -> impl IntoView {
                     <Trouble desk />
                     <Gpus desk />
                     <RunPanel desk />
+                    <Orders desk />
                     <WritesPanel desk />
                     {part(move || has_cards.get().then(|| view! {
                         <Processes desk />

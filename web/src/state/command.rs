@@ -12,26 +12,36 @@ pub fn command_line(answer: &Answer, options: &Options) -> String {
         0 | 1 => String::from("python train.py"),
         n => format!("torchrun --standalone --nproc_per_node={n} train.py"),
     };
+    push_flags(&mut command, answer, &[]);
+    command
+}
+
+/// The same run by the trainer that is built in. The data set is always named: where none is, it trains a model of its own.
+pub fn train_command(answer: &Answer, _: &Options) -> String {
+    let mut command = String::from("headroom train");
+    push_flags(&mut command, answer, &["dataset"]);
+    command
+}
+
+/// Keys that are not at nanoGPT's defaults, and those that are to be there in any case.
+fn push_flags(command: &mut String, answer: &Answer, always: &[&str]) {
     let settings = &answer.resolved.settings;
     for key in defaults::KEYS.iter().filter(|key| key.name != "vocab_size") {
-        let Some(setting) = settings.values.get(key.name) else { continue };
-        if key.default.value().as_ref() == Some(&setting.value) {
+        let Some(value) = settings.value(key.name) else { continue };
+        if key.default.value().as_ref() == Some(&value) && !always.contains(&key.name) {
             continue;
         }
-        if let Some(value) = shell_value(&setting.value) {
+        if let Some(value) = shell_value(&value) {
             command.push_str(&format!(" --{}={value}", key.name));
         }
     }
-    command
 }
 
 /// The plan as the command line's `--json` prints it.
 pub fn plan_as_json(answer: &Answer, options: &Options) -> Option<String> {
     let plan = answer.plan()?;
     let advice = advise(&answer.resolved.settings, options, plan);
-    serde_json::to_value(plan.document(&answer.resolved.config, &advice, crate::text::table()))
-        .ok()
-        .map(|value| json::pretty(&value))
+    Some(json::pretty(&plan.document(&answer.resolved.config, &advice, crate::text::table()).into_value()))
 }
 
 #[cfg(test)]
@@ -51,6 +61,17 @@ mod tests {
         assert!(
             command_line(&answer, &session.options).starts_with("torchrun --standalone --nproc_per_node=2 train.py")
         );
+    }
+
+    #[test]
+    fn the_trainers_command_names_its_data() {
+        for (text, command) in [
+            ("", "headroom train --dataset=openwebtext"),
+            ("batch_size = 64\ndataset = 'mine'\n", "headroom train --dataset=mine --batch_size=64"),
+        ] {
+            let session = Session { text: text.into(), ..Session::default() };
+            assert_eq!(train_command(&Answer::of(&session), &session.options), command);
+        }
     }
 
     #[test]

@@ -3,10 +3,12 @@
 
 pub mod alerts;
 pub mod card;
+pub mod compare;
 pub mod connection;
 pub mod link;
 pub mod memory;
 pub mod neighbours;
+pub mod orders;
 pub mod processes;
 pub mod run;
 #[cfg(test)]
@@ -51,6 +53,8 @@ pub struct Watched {
     pub losses: Losses,
     /// Whether the losses from before this page was opened are there too.
     pub is_whole: bool,
+    /// Whether somebody asked for its end, which has not come yet.
+    pub is_stopping: bool,
 }
 
 /// What a message changed, so that only that is drawn anew.
@@ -64,6 +68,18 @@ pub struct Changed {
     pub slow: bool,
     /// Runs, alerts and what happened.
     pub events: bool,
+}
+
+impl Watched {
+    /// Takes what an event says of whether its end was asked for.
+    fn take_stopping(&mut self, what: &What) {
+        let was_asked = match what {
+            What::RunStopping => true,
+            What::RunResumed { .. } => false,
+            _ => self.is_stopping,
+        };
+        self.is_stopping = was_asked && !self.run.status.has_ended();
+    }
 }
 
 impl Changed {
@@ -193,10 +209,11 @@ impl Rig {
         let mut before = std::mem::take(&mut self.runs);
         for run in hello.runs.into_iter().take(RUNS_MAX) {
             let known = before.iter().position(|watched| watched.run.id == run.id).map(|at| before.swap_remove(at));
-            let (mut losses, is_whole) =
-                known.map_or((Losses::default(), false), |known| (known.losses, known.is_whole));
+            let (mut losses, is_whole, is_stopping) = known
+                .map_or((Losses::default(), false, false), |known| (known.losses, known.is_whole, known.is_stopping));
             losses.max_iters = run.max_iters;
-            self.runs.push(Watched { run, losses, is_whole });
+            let is_stopping = is_stopping && !run.status.has_ended();
+            self.runs.push(Watched { run, losses, is_whole, is_stopping });
         }
     }
 
@@ -245,6 +262,10 @@ impl Rig {
         for event in past.events {
             // From before a first greeting, which has all that follows from them.
             if event.id <= self.newest_event && event.what.has_line() {
+                let of = |watched: &&mut Watched| event.run.as_ref() == Some(&watched.run.id);
+                if let Some(watched) = self.runs.iter_mut().find(of) {
+                    watched.take_stopping(&event.what);
+                }
                 self.remember(event);
             } else {
                 self.take_event(event);
@@ -320,7 +341,8 @@ impl Rig {
         if let What::RunStarted { run } = &event.what
             && self.runs.iter().all(|watched| watched.run.id != run.id)
         {
-            self.runs.insert(0, Watched { run: (**run).clone(), losses: Losses::default(), is_whole: true });
+            let (losses, is_whole, is_stopping) = (Losses::default(), true, false);
+            self.runs.insert(0, Watched { run: (**run).clone(), losses, is_whole, is_stopping });
             // The oldest that has ended goes first.
             if self.runs.len() > RUNS_MAX {
                 let ended = self.runs.iter().rposition(|watched| watched.run.status.has_ended());
@@ -336,6 +358,11 @@ impl Rig {
         if event.id == 0 || event.id > self.folded_event {
             watched.run.apply(event.time_ms, &event.what);
         }
+        watched.take_stopping(&event.what);
+    }
+
+    fn is_ours(&self, run: Option<&str>) -> bool {
+        self.runs.iter().any(|watched| Some(&*watched.run.id) == run && watched.run.order.is_some())
     }
 
     /// Whether an event has a line among what happened, behind the line before it: what another line says already is
@@ -351,6 +378,8 @@ impl Rig {
                 let is_oom = |before: &Event| before.run == event.run && matches!(before.what, What::RunOom { .. });
                 !self.log.iter().any(is_oom)
             }
+            // The agent's own save as often as they evaluate, where the agent knows.
+            What::RunCheckpoint { .. } => !self.is_ours(event.run.as_deref()),
             what => what.has_line(),
         };
         is_new && !before.is_some_and(|before| says_same(event, before))

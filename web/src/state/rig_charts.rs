@@ -11,6 +11,7 @@ pub mod path;
 pub mod plot;
 pub mod reading;
 pub mod scale;
+pub mod small_plot;
 pub mod time_axis;
 pub mod view;
 pub mod zone;

@@ -166,7 +166,10 @@ fn put<T>(to: &mut T, value: T) -> Result<(), Refusal> {
 }
 
 /// A size. A few bytes are a unit forgotten: `unit`, or MiB where the number is too large for that.
-fn bytes(size: &str, unit: &str) -> Result<u64, Refusal> {
+///
+/// # Errors
+/// It is none, or of a few bytes.
+pub fn bytes(size: &str, unit: &str) -> Result<u64, Refusal> {
     let bytes = parse_size(size).map_err(|error| error.to_string())?;
     let number = size.trim();
     if bytes == 0 || bytes >= MIB || !number.ends_with(|last: char| last.is_ascii_digit() || last == '.') {

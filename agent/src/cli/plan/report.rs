@@ -6,8 +6,9 @@ use headroom_shared::{
     hardware::Provenance,
     nanogpt::Severity,
     oom::shape,
-    plan::{Oom, Plan, basis::Certainty},
+    plan::{Oom, Plan, basis::Certainty, builtin::builtin},
     session::Finding,
+    text,
     units::{human_size, pytorch_size},
 };
 
@@ -26,6 +27,7 @@ pub fn report(plan: &Plan, advice: &Advice, findings: &[Finding], style: &Style)
     let mut parts = vec![verdict(plan, style)];
     parts.extend(plan.oom.as_ref().map(|oom| message(oom, style)));
     parts.extend(fixes(plan, advice, style));
+    parts.push(builtin_trainer(plan, style));
     parts.push(phases(plan, style));
     parts.push(peak(plan, style));
     parts.push(outside(plan, style));
@@ -77,6 +79,19 @@ fn message(oom: &Oom, style: &Style) -> String {
         pytorch_size(oom.allocated_bytes)
     );
     style.wrapped(&asked, 0) + &style.wrapped(&oom.message, 2)
+}
+
+/// The same run by `headroom train` on the card, and what it is held against.
+fn builtin_trainer(plan: &Plan, style: &Style) -> String {
+    let trainer = match builtin(&plan.request) {
+        Ok(trainer) => trainer,
+        Err(reason) => return style.wrapped(&format!("{}.", text::builtin_unsupported(reason)), 0),
+    };
+    let answer = trainer.text(plan.request.device.total_bytes).to_string() + ".";
+    let detail = text::builtin_detail(text::size(trainer.allocated_bytes), text::size(plan.peak.max_allocated_bytes));
+    let ink = if trainer.fits { Ink::Fits } else { Ink::DoesNotFit };
+    let answer: String = style.wrapped(&answer, 0).lines().map(|line| style.paint(ink, line) + "\n").collect();
+    answer + &style.wrapped(&detail.to_string(), 0) + &style.wrapped(text::english().word(text::BUILTIN_NEEDS), 0)
 }
 
 /// Peaks by phase: numbers, and a bar against the card.

@@ -179,9 +179,9 @@ fn of_run(request: &Request) -> Result<String, Error> {
     let archive = request.archive()?;
     let run = found(&archive, request)?;
     let (mut iterations, mut evaluations) = (Vec::new(), Vec::new());
-    let mut csv =
-        "kind,at_ms,iter,loss,time_ms,tokens_per_second,mfu_printed_percent,mfu_percent,train_loss,val_loss\n"
-            .to_owned();
+    let mut csv = "kind,at_ms,iter,loss,time_ms,tokens_per_second,mfu_printed_percent,mfu_percent,train_loss,val_loss,\
+         learning_rate,gradient_norm\n"
+        .to_owned();
     let mut after = 0;
     loop {
         let events = archive.events(Some(&run.id), after, EVENTS_AT_ONCE)?;
@@ -191,15 +191,15 @@ fn of_run(request: &Request) -> Result<String, Error> {
             let at_ms = event.time_ms;
             match event.what {
                 What::RunIteration(what) => {
-                    let Iteration { iter, loss, time_ms, tokens_per_second, mfu_printed_percent, mfu_percent, .. } =
-                        what;
-                    let figures = [loss, Some(time_ms), tokens_per_second, mfu_printed_percent, mfu_percent].map(cell);
-                    let _ = writeln!(csv, "iteration,{at_ms},{iter},{},,", figures.join(","));
+                    let Iteration { iter, loss, tokens_per_second, mfu_printed_percent, mfu_percent, .. } = what;
+                    let figures = [loss, Some(what.time_ms), tokens_per_second, mfu_printed_percent, mfu_percent];
+                    let learnt = [what.learning_rate, what.gradient_norm].map(cell).join(",");
+                    let _ = writeln!(csv, "iteration,{at_ms},{iter},{},,,{learnt}", figures.map(cell).join(","));
                     iterations.push(At { at_ms, what });
                 }
                 What::RunEvaluation(what) => {
                     let Evaluation { iter, train_loss, val_loss } = what;
-                    let _ = writeln!(csv, "evaluation,{at_ms},{iter},,,,,,{},{}", cell(train_loss), cell(val_loss));
+                    let _ = writeln!(csv, "evaluation,{at_ms},{iter},,,,,,{},{},,", cell(train_loss), cell(val_loss));
                     evaluations.push(At { at_ms, what });
                 }
                 _ => {}

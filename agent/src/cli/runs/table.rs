@@ -3,7 +3,7 @@
 use headroom_shared::{
     protocol::{
         alert::Settings,
-        run::{Run, RunStatus},
+        run::{Order, Run, RunStatus},
     },
     units::human_size,
 };
@@ -59,7 +59,7 @@ fn line(run: &Run, now_ms: u64) -> [String; 9] {
     [
         run.id.chars().take(ID_DIGITS).collect(),
         printable(&run.name),
-        status(run),
+        if run.order.is_some() { format!("{}, agent's", status(run)) } else { status(run) },
         or_none(calendar::local(run.started_ms)).chars().take("2026-11-22 02:55".len()).collect(),
         took(run, now_ms),
         iter(run),
@@ -78,6 +78,11 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
         ("took", took(run, now_ms)),
     ];
     let mut fact = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    fact("order", run.order.as_ref().map(order));
+    fact(
+        "checkpoint",
+        run.checkpoint.map(|saved| format!("after {} iterations, {}", saved.iter, human_size(saved.bytes))),
+    );
     fact("command", (!run.command.is_empty()).then(|| printable(&run.command.join(" "))));
     fact("cards", (!run.gpus.is_empty()).then(|| printable(&run.gpus.join(", "))));
     fact("parameters", run.parameters_millions.map(|millions| format!("{millions:.2} M")));
@@ -109,7 +114,7 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     for (name, value) in facts {
         text.push_str(&format!("{name:width$}  {value}\n"));
     }
-    for (heading, block) in [("out of memory", &run.oom), ("config", &run.config)] {
+    for (heading, block) in [("out of memory", &run.oom), ("why it ended", &run.explanation), ("config", &run.config)] {
         if let Some(block) = block {
             text.push_str(&format!("\n{}\n", style.paint(Ink::Heading, heading)));
             for line in block.lines() {
@@ -119,6 +124,12 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
         }
     }
     text
+}
+
+/// What the agent started it with.
+fn order(order: &Order) -> String {
+    let of = |name: &Option<String>| name.as_deref().map_or_else(|| NONE.to_owned(), printable);
+    format!("of the agent: {} on {}, data {}", printable(&order.config), of(&order.device), of(&order.dataset))
 }
 
 fn status(run: &Run) -> String {

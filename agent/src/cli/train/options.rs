@@ -1,9 +1,11 @@
 //! The words of `headroom train`: its options as one table, and the rest as nanoGPT's own command line.
 
+use headroom_shared::gpt::buffers::cuda::Recompute;
+
 use crate::{
     cli::{
         args::{Flag, UsageError, Word, options_help, threads},
-        plan::options::{Given, nanogpt_word},
+        plan::options::{Given, bytes, nanogpt_word},
     },
     train::{run::OnSaveError, settings::SEED},
 };
@@ -13,6 +15,10 @@ use crate::{
 pub struct Request {
     /// Threads that compute; as many as the machine has where none are named.
     pub threads: Option<usize>,
+    /// The card's memory, where it is to be planned as though there were no more.
+    pub vram_bytes: Option<u64>,
+    /// What is computed again, in every block; as little as fits where nothing is said.
+    pub recompute: Option<Recompute>,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
     /// Whether to print the plan and train nothing.
@@ -31,6 +37,28 @@ pub const FLAGS: &[Flag<Request>] = &[
         doc: "Threads that compute [default: one a core]",
         set: |request, n| {
             request.threads = Some(threads(n)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "vram",
+        value: Some("SIZE"),
+        doc: "Plan as though the card had so much memory, as in\n11.69GiB [default: all that it has]",
+        set: |request, size| {
+            request.vram_bytes = Some(bytes(size, "GiB")?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "recompute",
+        value: Some("LEVEL"),
+        doc: "On a card, what backward computes again to save memory:\nnone, gelu (and layer norms), attention or block, in all\nblocks; or auto, as little as fits [default: auto]",
+        set: |request, word| {
+            request.recompute = match (word, Recompute::named(word)) {
+                ("auto", _) => None,
+                (_, Some(level)) => Some(level),
+                _ => return Err(format!("{word:?} is none of auto, none, gelu, attention, block").into()),
+            };
             Ok(())
         },
     },
@@ -80,7 +108,8 @@ pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
 pub fn help() -> String {
     format!(
         "\
-Trains a GPT on this machine's CPU, as nanoGPT would, and saves what it learns.
+Trains a GPT as nanoGPT would, on an NVIDIA card or the CPU, and saves what it
+learns. Of a card only the driver is needed.
 
 Usage: headroom train [CONFIG.py …] [--key=value …] [OPTIONS]
 
@@ -97,11 +126,16 @@ built-in stories, for which nothing is needed.
                            count where none are given; or weights on this machine:
                            a safetensors file or its folder, or gpt2 … gpt2-xl
                            where Hugging Face's tools have downloaded them
+  --device=auto|cpu|cuda|cuda:N
+                           the first card that can, else the CPU [default: auto];
+                           cards of compute capability 8.0 (Ampere) and newer can,
+                           in bfloat16 with weights and moments in float32
 
 Options:
 {}
 Ctrl-C finishes the iteration, saves, and says how to go on; twice ends at once.
 Before it starts it prints what it will allocate: to the byte what it then does.
+A checkpoint goes on on any device; on the same one to the bit.
 
 Exit status: 0 done or stopped, 1 failed or does not fit, 2 cannot be meant.
 ",

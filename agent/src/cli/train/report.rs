@@ -2,13 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use headroom_shared::{
-    gpt::{GptConfig, buffers::Buffers, tensors::Category},
-    nanogpt::Value,
-    units::human_size,
-};
+use headroom_shared::{gpt::GptConfig, nanogpt::Value};
 use serde_json::{Value as Json, json};
 
+use super::{engine::Engine, planned};
 use crate::{
     cli::plan::options::Given,
     data::dataset::{Dataset, Split},
@@ -19,53 +16,14 @@ use crate::{
     },
 };
 
-/// The schema's number.
-const SCHEMA: u32 = 1;
-
-/// What the run would allocate, alone.
-pub fn plan(gpt: &GptConfig, planned: &Buffers, is_json: bool) -> String {
-    if !is_json {
-        return memory(planned);
-    }
-    let by_category: serde_json::Map<String, Json> =
-        categories(planned).into_iter().map(|(category, bytes)| (category.name().to_owned(), bytes.into())).collect();
-    let buffers: Vec<Json> = planned
-        .all()
-        .iter()
-        .map(|buffer| json!({ "name": buffer.name(), "elements": buffer.elements, "bytes": buffer.bytes }))
-        .collect();
-    let document = json!({
-        "schema": SCHEMA,
-        "parameters": gpt.n_parameters(),
-        "bytes": planned.bytes(),
-        "by_category": by_category,
-        "buffers": buffers,
-    });
-    format!("{document:#}\n")
-}
-
-fn categories(planned: &Buffers) -> Vec<(Category, u64)> {
-    let of =
-        |category| planned.all().iter().filter(|buffer| buffer.category() == category).map(|buffer| buffer.bytes).sum();
-    Category::ALL.into_iter().map(|category| (category, of(category))).filter(|(_, bytes)| *bytes > 0).collect()
-}
-
-fn memory(planned: &Buffers) -> String {
-    let mut text = format!("It will allocate {} ({} bytes):\n", human_size(planned.bytes()), planned.bytes());
-    for (category, bytes) in categories(planned) {
-        text.push_str(&format!("  {:>10}  {}\n", human_size(bytes), category.text()));
-    }
-    text
-}
-
 /// What is about to be trained.
-pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, planned: &Buffers, threads: usize) -> String {
+pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, engine: &Engine) -> String {
     let shape = gpt.shape();
     let tokens = run.batch_size * run.gradient_accumulation_steps * shape.block_size;
     format!(
         "A GPT of {} parameters: {} layers, {} heads, {} wide, {} tokens of {} at a time.\n\
          Data: {}, {} tokens to learn from and {} to be judged by; {tokens} an iteration, {} iterations.\n\
-         On the CPU, {threads} threads, float32. Checkpoints go to {}.\n{}",
+         On {}. Checkpoints go to {}.\n{}",
         gpt.n_parameters().unwrap_or_default(),
         shape.n_layer,
         shape.n_head,
@@ -76,18 +34,10 @@ pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, planned: &Bu
         dataset.n_tokens(Split::Train),
         dataset.n_tokens(Split::Val),
         run.max_iters,
+        planned::engine(engine),
         run.out_dir.display(),
-        memory(planned)
+        planned::words(engine)
     )
-}
-
-/// What was allocated, held against the plan.
-pub fn allocated(bytes: u64, planned: u64) -> String {
-    if bytes == planned {
-        format!("Allocated {bytes} bytes, as planned.\n")
-    } else {
-        format!("Allocated {bytes} bytes, {} other than planned; please report it.\n", bytes.abs_diff(planned))
-    }
 }
 
 /// Which weights a run starts from.
@@ -106,11 +56,12 @@ pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
             format!("step {iter}: train loss {train_loss:.4}, val loss {val_loss:.4}\n")
         }
         Event::Stepped(step) => {
-            let Step { iter, loss, time, mfu, tokens_per_second, time_left, .. } = step;
+            let Step { iter, loss, learning_rate, gradient_norm, time, tokens_per_second, mfu, time_left } = step;
+            let mfu = mfu.map_or_else(String::new, |mfu| format!(", mfu {:.2}%", mfu * 100.0));
             format!(
-                "iter {iter}: loss {loss:.4}, time {:.2}ms, mfu {:.2}%, {tokens_per_second:.0} tokens/s, {} left\n",
+                "iter {iter}: loss {loss:.4}, time {:.2}ms{mfu}, {tokens_per_second:.0} tokens/s, \
+                 lr {learning_rate:.3e}, norm {gradient_norm:.4}, {} left\n",
                 time.as_secs_f64() * 1e3,
-                mfu * 100.0,
                 span(*time_left)
             )
         }

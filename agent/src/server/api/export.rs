@@ -18,7 +18,8 @@ use crate::server::{
     error::Refusal,
 };
 
-const HEAD: &str = "time_ms,iter,loss,train_loss,val_loss,iteration_ms,tokens_per_second,mfu_percent\n";
+const HEAD: &str = "time_ms,iter,loss,train_loss,val_loss,iteration_ms,tokens_per_second,mfu_percent,\
+                    learning_rate,gradient_norm\n";
 
 /// `GET /api/runs/{id}/export.csv`: written as it is read, so that a run of days takes no more memory than one of
 /// minutes.
@@ -59,15 +60,17 @@ fn rows(events: &[Event]) -> String {
         let _ = match what {
             What::RunIteration(it) => writeln!(
                 rows,
-                "{time_ms},{},{},,,{},{},{}",
+                "{time_ms},{},{},,,{},{},{},{},{}",
                 it.iter,
                 field(it.loss),
                 it.time_ms,
                 field(it.tokens_per_second),
-                field(it.mfu_percent)
+                field(it.mfu_percent),
+                field(it.learning_rate),
+                field(it.gradient_norm)
             ),
             What::RunEvaluation(it) => {
-                writeln!(rows, "{time_ms},{},,{},{},,,", it.iter, field(it.train_loss), field(it.val_loss))
+                writeln!(rows, "{time_ms},{},,{},{},,,,,", it.iter, field(it.train_loss), field(it.val_loss))
             }
             _ => Ok(()),
         };
@@ -89,7 +92,8 @@ mod tests {
             tokens_per_second: Some(1e3),
             mfu_printed_percent: None,
             mfu_percent: Some(0.25),
-            ..Iteration::default()
+            learning_rate: Some(6e-4),
+            gradient_norm: Some(0.5),
         };
         let evaluation = Evaluation { iter: 8, train_loss: Some(2.5), val_loss: Some(3.0) };
         let event = |what| Event { id: 1, time_ms: 9, run: None, what };
@@ -98,7 +102,7 @@ mod tests {
             event(What::RunDeleted),
             event(What::RunEvaluation(evaluation)),
         ]);
-        assert_eq!(text, "9,7,,,,1.5,1000,0.25\n9,8,,2.5,3,,,\n");
+        assert_eq!(text, "9,7,,,,1.5,1000,0.25,0.0006,0.5\n9,8,,2.5,3,,,,,\n");
         for row in text.lines() {
             assert_eq!(row.matches(',').count(), HEAD.matches(',').count(), "{row}");
         }

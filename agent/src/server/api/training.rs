@@ -11,11 +11,15 @@ use axum::{
 use headroom_shared::protocol::run::{Order, Run, Training};
 
 use super::{json, query};
-use crate::server::{State, error::Refusal, orders::asked};
+use crate::server::{
+    State,
+    error::Refusal,
+    orders::{Orders, asked},
+};
 
 /// `GET /api/training`.
 pub async fn training(Extract(state): Extract<Arc<State>>) -> Result<Json<Training>, Refusal> {
-    Ok(Json(asked(&state.orders, |orders| orders.training()).await?))
+    Ok(Json(asked(&state.orders, Orders::training).await?))
 }
 
 /// `POST /api/runs`.

@@ -6,7 +6,7 @@ use axum::{
     body::Bytes,
     extract::ws::{Message, Utf8Bytes},
 };
-use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use futures_util::{Sink, SinkExt, Stream, StreamExt, stream::FuturesUnordered};
 use headroom_shared::protocol::{
     RefusalCode, ServerMessage,
     state::{HistoryState, State as Sources},
@@ -88,15 +88,7 @@ where
     }
 
     pub async fn send_text(&mut self, text: Utf8Bytes) -> Result<(), End> {
-        self.send(Message::Text(text)).await
-    }
-
-    async fn send(&mut self, message: Message) -> Result<(), End> {
-        match timeout(SEND_TIME_MAX, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Left),
-            Err(_) => Err(too_slow()),
-        }
+        send(self.socket, Message::Text(text)).await
     }
 
     /// Tells everything until it ends.
@@ -109,37 +101,65 @@ where
         }
     }
 
-    /// Waits for the next thing to happen and tells it.
+    /// Tells what is live until something else happens, and tells that.
     async fn step(&mut self, past: &mut Option<Past>) -> Result<(), End> {
+        let Self { socket, changes, stopping, subscription, pings, pong_until, behind_until, missed, .. } = self;
+        let Subscription { live, events, state, gpus, .. } = subscription;
+        let catches_up = missed.is_some();
         // Every branch only waits; what it brings is worked on below, where nothing can interrupt it.
-        tokio::select! {
-            () = stopped(&mut self.stopping) => Err(End::stopping()),
-            _ = self.changes.changed() => self.check(),
-            () = until(self.pong_until) => Err(End::Left),
-            () = until(self.behind_until) => Err(too_slow()),
-            _ = self.pings.tick() => {
-                self.pong_until = self.pong_until.or(Some(Instant::now() + PONG_TIME_MAX));
-                self.send(Message::Ping(Bytes::new())).await
+        let seldom = async {
+            tokio::select! {
+                () = stopped(stopping) => Seldom::Stopping,
+                _ = changes.changed() => Seldom::Access,
+                () = until(*pong_until) => Seldom::NoPong,
+                () = until(*behind_until) => Seldom::Behind,
+                _ = pings.tick() => Seldom::Ping,
+                told = events.recv(), if !catches_up => Seldom::Event(told),
+                told = next_missed(missed) => Seldom::Missed(told),
+                Ok(()) = gpus.changed() => Seldom::Gpus,
+                Ok(()) = state.changed() => Seldom::State,
             }
-            said = self.socket.next() => self.hear(said.as_ref()),
-            told = self.subscription.events.recv(), if self.missed.is_none() => self.event(told).await,
-            told = next_missed(&mut self.missed) => self.catch_up(told).await,
-            Ok(()) = self.subscription.gpus.changed() => {
+        };
+        // Asked only when one of these says so: a thousand viewers would each ask all of them at every moment.
+        let mut seldom = FuturesUnordered::from_iter([seldom]);
+        let happened = loop {
+            tokio::select! {
+                Some(seldom) = seldom.next() => break Happened::Seldom(seldom),
+                said = socket.next() => break Happened::Said(said),
+                told = live.recv() => tell_live(socket, told).await?,
+                text = next_past(past) => match text {
+                    Some(text) => send(socket, Message::Text(text)).await?,
+                    None => *past = None,
+                },
+            }
+        };
+        drop(seldom);
+        match happened {
+            Happened::Said(said) => self.hear(said.as_ref()),
+            Happened::Seldom(seldom) => self.seldom(seldom).await,
+        }
+    }
+
+    async fn seldom(&mut self, seldom: Seldom) -> Result<(), End> {
+        match seldom {
+            Seldom::Stopping => Err(End::stopping()),
+            Seldom::Access => self.check(),
+            Seldom::NoPong => Err(End::Left),
+            Seldom::Behind => Err(too_slow()),
+            Seldom::Ping => {
+                self.pong_until = self.pong_until.or(Some(Instant::now() + PONG_TIME_MAX));
+                send(self.socket, Message::Ping(Bytes::new())).await
+            }
+            Seldom::Event(told) => self.event(told).await,
+            Seldom::Missed(told) => self.catch_up(told).await,
+            Seldom::Gpus => {
                 let text = self.subscription.gpus.borrow_and_update().text.clone();
                 self.send_text(text).await
             }
-            Ok(()) = self.subscription.state.changed() => {
+            Seldom::State => {
                 let text = self.subscription.state.borrow_and_update().text.clone();
                 self.send_text(text).await
             }
-            told = self.subscription.live.recv() => self.live(told).await,
-            text = next_past(past) => match text {
-                Some(text) => self.send_text(text).await,
-                None => {
-                    *past = None;
-                    Ok(())
-                }
-            },
         }
     }
 
@@ -166,14 +186,6 @@ where
             return Err(End::refused(RefusalCode::BadHello, "After its hello a client has nothing more to say."));
         }
         Ok(())
-    }
-
-    async fn live(&mut self, told: Result<Utf8Bytes, RecvError>) -> Result<(), End> {
-        match told {
-            Ok(text) => self.send_text(text).await,
-            Err(RecvError::Lagged(n_messages)) => self.send_text(encoded(&ServerMessage::Lost { n_messages })).await,
-            Err(RecvError::Closed) => Err(End::stopping()),
-        }
     }
 
     async fn event(&mut self, told: Result<Told, RecvError>) -> Result<(), End> {
@@ -211,6 +223,45 @@ where
         }
         Ok(())
     }
+}
+
+/// What does not happen at every moment.
+enum Seldom {
+    Stopping,
+    Access,
+    NoPong,
+    Behind,
+    Ping,
+    Event(Result<Told, RecvError>),
+    Missed(Option<Vec<Told>>),
+    Gpus,
+    State,
+}
+
+/// What ends the telling of what is live.
+enum Happened<E> {
+    Seldom(Seldom),
+    Said(Option<Result<Message, E>>),
+}
+
+async fn send<S: Sink<Message> + Unpin>(socket: &mut S, message: Message) -> Result<(), End> {
+    match timeout(SEND_TIME_MAX, socket.send(message)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(End::Left),
+        Err(_) => Err(too_slow()),
+    }
+}
+
+async fn tell_live<S>(socket: &mut S, told: Result<Utf8Bytes, RecvError>) -> Result<(), End>
+where
+    S: Sink<Message> + Unpin,
+{
+    let text = match told {
+        Ok(text) => text,
+        Err(RecvError::Lagged(n_messages)) => encoded(&ServerMessage::Lost { n_messages }),
+        Err(RecvError::Closed) => return Err(End::stopping()),
+    };
+    send(socket, Message::Text(text)).await
 }
 
 fn too_slow() -> End {

@@ -89,12 +89,11 @@ impl Writer {
         let health = &mut self.health;
         (health.n_damaged, health.busy_since_ms) = (0, None);
         let resumes = health.is_paused();
-        let bytes = self.file.bytes();
         if health.state.is_some() && !resumes && !is_due(health.told_ms, SIZE_EVERY_MS, now_ms) {
             return;
         }
         health.told_ms = now_ms;
-        let state = HistoryState::Kept { bytes, set_aside: health.set_aside.clone() };
+        let state = HistoryState::Kept { bytes: self.file.bytes(), set_aside: health.set_aside.clone() };
         if health.state.as_ref() == Some(&state) {
             return;
         }

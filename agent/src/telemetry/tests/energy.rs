@@ -1,5 +1,7 @@
 //! Energy that is counted, summed, and neither.
 
+use std::sync::Arc;
+
 use headroom_fake_nvml::{Card, Course, Scenario, code};
 use headroom_shared::protocol::{
     Slow, Telemetry,
@@ -25,7 +27,7 @@ impl Samples {
     fn power(&mut self, energy: &mut Energy, time_ms: u64, watts: Option<f64>) {
         self.telemetry.time_ms = time_ms;
         self.telemetry.gpus[0].power_watts = watts.map_or(Reading::missing(Why::NotSupported), Reading::Is);
-        energy.observe(&Observed::Telemetry(self.telemetry.clone()));
+        energy.observe(&Observed::Telemetry(Arc::new(self.telemetry.clone())));
     }
 
     fn counter(&mut self, energy: &mut Energy, joules: Option<f64>) {

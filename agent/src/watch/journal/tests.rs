@@ -321,7 +321,7 @@ fn telemetry(time_ms: u64, watts: f64) -> Observed {
         temperature_celsius: missing(),
         throttle: missing(),
     };
-    Observed::Telemetry(Telemetry { seq: 0, time_ms, gpus: vec![sample] })
+    Observed::Telemetry(Arc::new(Telemetry { seq: 0, time_ms, gpus: vec![sample] }))
 }
 
 fn slow(processes: &[(u32, u64)]) -> Observed {

@@ -25,7 +25,8 @@ pub fn gelu_forward(device: &Device, out: Slice<Bf16>, inp: Slice<Bf16>) -> Resu
     device.launch(&FORWARD, grid, &[&out, &inp, &inp.len()])
 }
 
-/// The gradient of GELU's input from that of its result. It is written, not added to; `dinp` may be `dout`.
+/// The gradient of GELU's input from that of its result. It is written, not added to; `dinp` may be `dout`
+/// or `inp`: a thread reads its elements of both before it writes.
 ///
 /// Shapes: `dout` (N), `inp` (N) → `dinp` (N), N a multiple of 8.
 /// Numerics: as [`gelu_forward`].

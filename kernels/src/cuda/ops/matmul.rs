@@ -1,6 +1,6 @@
 //! Linear layers by our own kernels: forward with what follows it, and the gradients.
 
-mod sizes;
+pub(in crate::cuda) mod sizes;
 
 /// Elements of the room that parts of a weight's gradient take.
 pub use headroom_shared::gpt::buffers::cuda::workspace::weight_parts_elements as planes_elements;

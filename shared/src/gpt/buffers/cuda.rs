@@ -11,7 +11,10 @@ pub mod workspace;
 
 pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
-pub use planner::{DoesNotFit, plan};
+pub use planner::{DoesNotFit, RESERVE_BYTES, Sized, plan, plan_with, size};
+pub use workspace::Multiplier;
+
+use std::collections::BTreeSet;
 
 use super::{
     Buffer, Buffers, Companion,
@@ -21,7 +24,7 @@ use crate::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        tensors::{Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
+        tensors::{Category, Dims, Role, Stored, Tensor, TensorTooLarge, parameters},
     },
 };
 use activations::activations;
@@ -59,6 +62,8 @@ pub struct CudaTraining {
     pub chunk_rows: u64,
     /// Rows of the embedding with padding: what logits have columns.
     pub padded_vocab_size: u64,
+    /// Who multiplies matrices.
+    pub multiplier: Multiplier,
 }
 
 /// A buffer before it has a place.
@@ -92,19 +97,80 @@ impl List {
 }
 
 impl CudaTraining {
-    /// The arena of a run with micro-batches of `batch_size` sequences; `recompute` has an entry for each block.
+    /// The arena of a run with micro-batches of `batch_size` sequences whose products are our own kernels; `recompute` has
+    /// an entry for each block.
     ///
     /// # Errors
     /// A tensor is larger than any machine's memory.
     pub fn new(config: &GptConfig, batch_size: u64, recompute: Vec<Recompute>) -> Result<Self, TensorTooLarge> {
+        Self::with_multiplier(config, batch_size, recompute, Multiplier::Own)
+    }
+
+    /// The same, with the room that those who multiply matrices need besides.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_multiplier(
+        config: &GptConfig,
+        batch_size: u64,
+        recompute: Vec<Recompute>,
+        multiplier: Multiplier,
+    ) -> Result<Self, TensorTooLarge> {
+        let run = Run::of(config, batch_size, multiplier);
+        let list = run.with_passing(run.whole(config)?, &recompute)?;
+        let (slots, bytes) = place(list.wanted());
+        let Run { chunk_rows, dims, .. } = run;
+        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size: dims.v, multiplier })
+    }
+
+    /// What is alive by categories in the moment in which most is, in their order; what the arena has besides lies between
+    /// buffers, or is another moment's.
+    #[must_use]
+    pub fn fullest(&self) -> Vec<(Category, u64)> {
+        let at = |moment: Moment| {
+            let alive = |slot: &&Slot| slot.alive.0 <= moment && moment <= slot.alive.1;
+            let bytes = |category| {
+                let of = self.slots.iter().filter(alive).filter(|slot| slot.buffer.category() == category);
+                of.map(|slot| slot.buffer.bytes).fold(0, u64::saturating_add)
+            };
+            Category::ALL.map(|category| (category, bytes(category)))
+        };
+        let sum = |bytes: &[(Category, u64)]| bytes.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        // Only where something begins can more be alive than before.
+        let begins: BTreeSet<Moment> = self.slots.iter().map(|slot| slot.alive.0).collect();
+        let fullest = begins.into_iter().map(at).max_by_key(|bytes| sum(bytes)).unwrap_or_else(|| at(Moment::FIRST));
+        fullest.into_iter().filter(|(_, bytes)| *bytes > 0).collect()
+    }
+}
+
+/// What a run's buffers are made of.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    dims: Dims,
+    chunk_rows: u64,
+    drops: bool,
+}
+
+impl Run {
+    fn of(config: &GptConfig, batch_size: u64, multiplier: Multiplier) -> Self {
         let padded_vocab_size = config.vocab_size().next_multiple_of(ROW_MULTIPLE);
         let rows = batch_size.saturating_mul(config.block_size());
         let chunk_rows = chunk_rows(rows, padded_vocab_size);
         let trainer_parts = workspace::parts_elements(rows, chunk_rows, config.n_embd(), padded_vocab_size);
         let unpadded = Dims::without_card(config, batch_size);
-        let dims = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, trainer_parts, ..unpadded };
+        let cublas_workspace_bytes = multiplier.workspace_bytes();
+        let padded = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, ..unpadded };
+        let dims = Dims { trainer_parts, cublas_workspace_bytes, ..padded };
+        Self { dims, chunk_rows, drops: config.dropout() > 0.0 }
+    }
 
-        let mut list = List { buffers: Buffers::new(dims), alive: vec![] };
+    fn list(&self) -> List {
+        List { buffers: Buffers::new(self.dims), alive: vec![] }
+    }
+
+    /// What is needed from first to last.
+    fn whole(&self, config: &GptConfig) -> Result<List, TensorTooLarge> {
+        let mut list = self.list();
         let whole = (Moment::FIRST, Moment::LAST);
         for parameter in parameters(config) {
             list.add(Stored { tensor: parameter.tensor, role: Role::Half }, parameter.layer, whole)?;
@@ -118,40 +184,54 @@ impl CudaTraining {
         {
             list.add(tensor, None, whole)?;
         }
+        if self.dims.cublas_workspace_bytes > 0 {
+            list.add(Tensor::CublasWorkspace, None, whole)?;
+        }
         for scalar in [Tensor::Loss, Tensor::GradNorm] {
             list.add(scalar, None, whole)?;
         }
-        activations(&mut list, config, &recompute)?;
-        let mut list = list.with_dims(Dims { b: 1, t: chunk_rows, ..dims });
-        list.add(Tensor::Logits, None, (Moment::Head, Moment::Head))?;
+        Ok(list)
+    }
 
-        let (slots, bytes) = place(list.wanted());
-        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size })
+    /// Besides, what as many blocks as `recompute` has levels for need for a while.
+    fn with_passing(&self, mut list: List, recompute: &[Recompute]) -> Result<List, TensorTooLarge> {
+        activations(&mut list, self.drops, recompute)?;
+        let mut list = list.with_dims(Dims { b: 1, t: self.chunk_rows, ..self.dims });
+        list.add(Tensor::Logits, None, (Moment::Head, Moment::Head))?;
+        Ok(list)
     }
 }
 
-/// Places what is needed from first to last in its order, and the rest above it, where what is never needed together may
-/// lie in one place.
-fn place(wanted: Vec<Wanted>) -> (Vec<Slot>, u64) {
-    let is_whole = |from: Moment, to: Moment| from == Moment::FIRST && to == Moment::LAST;
-    let passing = wanted.iter().filter(|(_, from, to)| !is_whole(*from, *to));
+/// Whether nothing of any size could share its place: it is needed in every block's forward and backward.
+fn is_kept((_, from, to): &Wanted) -> bool {
+    *from <= Moment::Norm1 && *to >= Moment::DNorm1
+}
+
+/// Bytes of what is kept, and of the rest, where what is never needed together may lie in one place.
+fn sizes(wanted: &[Wanted]) -> (u64, Packed) {
+    let passing = wanted.iter().filter(|wanted| !is_kept(wanted));
     let pieces: Vec<Piece> =
         passing.map(|(buffer, from, to)| Piece { bytes: buffer.bytes, alive: *from as u8..=*to as u8 }).collect();
-    let Packed { offsets, bytes: passing_bytes } = pack(&pieces);
-    let whole = wanted.iter().filter(|(_, from, to)| is_whole(*from, *to));
-    let whole_bytes = whole.map(|(buffer, ..)| aligned(buffer.bytes)).fold(0, u64::saturating_add);
+    let kept = wanted.iter().filter(|wanted| is_kept(wanted));
+    (kept.map(|(buffer, ..)| aligned(buffer.bytes)).fold(0, u64::saturating_add), pack(&pieces))
+}
+
+/// Places what is kept in its order, and the rest above it.
+fn place(wanted: Vec<Wanted>) -> (Vec<Slot>, u64) {
+    let (kept_bytes, Packed { offsets, bytes: passing_bytes }) = sizes(&wanted);
     let (mut next, mut offsets) = (0, offsets.into_iter());
-    let slots = wanted.into_iter().map(|(buffer, from, to)| {
-        let offset = if is_whole(from, to) {
+    let slots = wanted.into_iter().map(|wanted| {
+        let offset = if is_kept(&wanted) {
             let offset = next;
-            next += aligned(buffer.bytes);
+            next += aligned(wanted.0.bytes);
             offset
         } else {
-            whole_bytes.saturating_add(offsets.next().unwrap_or_default())
+            kept_bytes.saturating_add(offsets.next().unwrap_or_default())
         };
+        let (buffer, from, to) = wanted;
         Slot { buffer, alive: (from, to), offset }
     });
-    (slots.collect(), whole_bytes.saturating_add(passing_bytes))
+    (slots.collect(), kept_bytes.saturating_add(passing_bytes))
 }
 
 fn chunk_rows(rows: u64, padded_vocab_size: u64) -> u64 {

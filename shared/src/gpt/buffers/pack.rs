@@ -26,28 +26,26 @@ pub struct Packed {
 /// percent above the least there is for lists like ours, and the same for the same list.
 #[must_use]
 pub fn pack(pieces: &[Piece]) -> Packed {
-    let mut order: Vec<usize> = (0..pieces.len()).collect();
-    order.sort_by_key(|&i| (std::cmp::Reverse(pieces[i].bytes), i));
     let mut offsets = vec![0_u64; pieces.len()];
     let mut placed: Vec<usize> = Vec::with_capacity(pieces.len());
     let mut bytes = 0_u64;
-    for i in order {
+    // There are few, and sorting them is more code for a page to fetch than looking for the next.
+    while let Some(i) =
+        (0..pieces.len()).filter(|i| !placed.contains(i)).max_by_key(|&i| (pieces[i].bytes, std::cmp::Reverse(i)))
+    {
         let piece = &pieces[i];
-        let mut beside: Vec<(u64, u64)> = placed
-            .iter()
-            .filter(|&&other| overlap(&pieces[other].alive, &piece.alive))
-            .map(|&other| (offsets[other], offsets[other].saturating_add(aligned(pieces[other].bytes))))
-            .collect();
-        beside.sort_unstable();
         let mut offset = 0_u64;
-        for (start, end) in beside {
-            if offset + aligned(piece.bytes) <= start {
-                break;
-            }
-            offset = offset.max(end);
+        let end = |start: u64, of: usize| start.saturating_add(aligned(pieces[of].bytes));
+        // Whatever is in the way, nothing below its end is free.
+        while let Some(&other) = placed.iter().find(|&&other| {
+            overlap(&pieces[other].alive, &piece.alive)
+                && offsets[other] < end(offset, i)
+                && offset < end(offsets[other], other)
+        }) {
+            offset = end(offsets[other], other);
         }
         offsets[i] = offset;
-        bytes = bytes.max(offset.saturating_add(aligned(piece.bytes)));
+        bytes = bytes.max(end(offset, i));
         placed.push(i);
     }
     Packed { offsets, bytes }

@@ -3,7 +3,7 @@
 use super::Printed;
 use crate::protocol::run::{Evaluation, Iteration};
 
-/// Longest name of a checkpoint's folder that is kept.
+/// Longest name of a checkpoint's folder that is kept, and of a list of blocks.
 const MAX_FOLDER_BYTES: usize = 4096;
 
 /// What a line says.
@@ -24,6 +24,21 @@ pub(super) fn said(line: &str) -> Option<Printed> {
                 .filter(|millions| *millions >= 0.0)
                 .map(|millions| Printed::Parameters { millions, decimals })
         }
+        b'A' => {
+            let said = |start, end| line.strip_prefix(start)?.split_once(end)?.0.parse::<u64>().ok();
+            let parameters = said("A GPT of ", " parameters: ").map(Printed::Builtin);
+            parameters.or_else(|| said("Allocated ", " bytes").map(Printed::Allocation))
+        }
+        b'C' => {
+            let what = line.strip_prefix("Computed again in backward: ")?.trim_end().trim_end_matches('.');
+            let is_any = what != "nothing" && what.len() <= MAX_FOLDER_BYTES;
+            Some(Printed::Recompute(is_any.then(|| what.to_owned())))
+        }
+        b'I' => {
+            let (_, bytes) = line.strip_prefix("It will allocate ")?.split_once('(')?;
+            bytes.split_once(" bytes)")?.0.parse().ok().map(Printed::Allocation)
+        }
+        b'O' => line.starts_with("On the CPU, ").then_some(Printed::OnCpu),
         b't' => {
             let tokens = line.strip_prefix("tokens per iteration will be: ")?;
             let end = tokens.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(tokens.len());
@@ -33,29 +48,39 @@ pub(super) fn said(line: &str) -> Option<Printed> {
     }
 }
 
-/// `iter 20: loss 10.1563, time 3607.03ms, mfu 0.02%`, and with what `headroom train` adds: `, 1868 tokens/s, …`.
+/// `iter 20: loss 10.1563, time 3607.03ms, mfu 0.02%`, and with what `headroom train` adds: `, 1868 tokens/s, 3 min left,
+/// lr 6.000e-4, norm 0.8312`.
 fn iteration(line: &str) -> Option<Iteration> {
     let (iter, rest) = line.strip_prefix("iter ")?.split_once(": loss ")?;
     let mut parts = rest.split(", ");
     let loss = parts.next()?;
     let time_ms = parts.next()?.strip_prefix("time ")?.strip_suffix("ms")?;
     let (mut mfu_printed_percent, mut tokens_per_second) = (None, None);
+    let (mut learning_rate, mut gradient_norm) = (None, None);
     for part in parts {
         if let Some(mfu) = part.strip_prefix("mfu ").and_then(|mfu| mfu.strip_suffix('%')) {
             // Before the fifth iteration nanoGPT prints -100: it has measured none yet.
             mfu_printed_percent = finite(mfu).filter(|mfu| *mfu >= 0.0);
         } else if let Some(rate) = part.strip_suffix(" tokens/s") {
             tokens_per_second = finite(rate).filter(|rate| *rate >= 0.0);
+        } else if let Some(rate) = part.strip_prefix("lr ") {
+            learning_rate = finite(rate);
+        } else if let Some(norm) = part.strip_prefix("norm ") {
+            gradient_norm = finite(norm);
         }
     }
+    // Tokens a second are printed by `headroom train` alone, whose utilisation is the card's own.
+    let (mfu_printed_percent, mfu_percent) =
+        if tokens_per_second.is_some() { (None, mfu_printed_percent) } else { (mfu_printed_percent, None) };
     Some(Iteration {
         iter: iter.parse().ok()?,
         loss: number(loss)?,
         time_ms: finite(time_ms).filter(|time| *time >= 0.0)?,
         tokens_per_second,
         mfu_printed_percent,
-        mfu_percent: None,
-        ..Iteration::default()
+        mfu_percent,
+        learning_rate,
+        gradient_norm,
     })
 }
 

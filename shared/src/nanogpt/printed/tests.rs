@@ -87,12 +87,22 @@ fn lines_that_people_print() {
     let only = |line: &str| read_text(line);
     let said = |it| vec![Printed::Iteration(it)];
     assert_eq!(only("iter 3: loss 1.25, time 4.00ms"), said(iteration(3, 1.25, 4.0)));
-    let ours = Iteration {
-        tokens_per_second: Some(1868.0),
-        mfu_printed_percent: Some(41.25),
-        ..iteration(1_000_000, 0.0, 3.5)
-    };
-    assert_eq!(only("iter 1000000: loss 0.0000, time 3.50ms, mfu 41.25%, 1868 tokens/s, 3 min left\n"), said(ours));
+    let ours =
+        Iteration { tokens_per_second: Some(1868.0), mfu_percent: Some(41.25), ..iteration(1_000_000, 0.0, 3.5) };
+    let line = "iter 1000000: loss 0.0000, time 3.50ms, mfu 41.25%, 1868 tokens/s, 3 min left";
+    assert_eq!(only(&format!("{line}\n")), said(ours));
+    let learnt = Iteration { learning_rate: Some(6e-4), gradient_norm: Some(0.8312), ..ours };
+    assert_eq!(only(&format!("{line}, lr 6.000e-4, norm 0.8312\n")), said(learnt));
+    let lost = Iteration { learning_rate: Some(6e-4), ..ours };
+    assert_eq!(only(&format!("{line}, lr 6.000e-4, norm NaN\n")), said(lost), "a norm that is no number");
+    assert_eq!(only("A GPT of 801024 parameters: 4 layers, 4 heads"), [Printed::Builtin(801_024)]);
+    assert_eq!(only("On the CPU, 2 threads, float32."), [Printed::OnCpu]);
+    assert_eq!(only("It will allocate 21.3 MiB (22347776 bytes):"), [Printed::Allocation(22_347_776)]);
+    let again = |what: &str| only(&format!("Computed again in backward: {what}."));
+    assert_eq!(again("nothing"), [Printed::Recompute(None)]);
+    let what = "GELU and layer norms of blocks 0 to 3, nothing of block 4";
+    assert_eq!(again(what), [Printed::Recompute(Some(what.to_owned()))]);
+    assert_eq!(only("Allocated 22347776 bytes, as planned."), [Printed::Allocation(22_347_776)]);
     for (loss, is) in [("nan", None), ("inf", None), ("-inf", None), ("-0.5", Some(-0.5))] {
         let read = only(&format!("iter 0: loss {loss}, time 1.00ms, mfu -100.00%"));
         assert_eq!(read, said(Iteration { loss: is, ..iteration(0, 0.0, 1.0) }), "{loss}");
@@ -130,6 +140,9 @@ fn what_only_resembles_a_line_says_nothing() {
         "tokens per iteration will be: ",
         "tokens per iteration will be: 99999999999999999999",
         "saving checkpoints",
+        "A GPT of many parameters: 4 layers",
+        "It will allocate 3 GiB",
+        "Allocated -1 bytes",
         "",
     ] {
         let said: Vec<_> = read_text(line).into_iter().filter(|said| !matches!(said, Printed::Config(_))).collect();

@@ -44,6 +44,9 @@ impl Run {
             What::RunSaved { checkpoint } => self.checkpoint = Some(*checkpoint),
             // The way back from an end, by the queue or at once: the same run, by another process.
             What::RunResumed { pid } => {
+                // What waited has not begun before.
+                let is_first = self.status == RunStatus::Queued && self.last.is_none() && self.checkpoint.is_none();
+                self.started_ms = if is_first { time_ms } else { self.started_ms };
                 (self.status, self.ended_ms, self.pid) = (RunStatus::Running, None, *pid);
                 (self.oom, self.diagnosis, self.explanation) = (None, None, None);
             }
@@ -77,7 +80,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::run::{Contradiction, Evaluation, Figure, Iteration, PlanSummary};
+    use crate::protocol::run::{Checkpoint, Contradiction, Evaluation, Figure, Iteration, PlanSummary};
 
     const START_MS: u64 = 1000;
 
@@ -193,7 +196,7 @@ mod tests {
     fn how_a_run_ended_is_final_unless_the_agent_goes_on_with_it() {
         for end in [RunStatus::Exited { code: 1 }, RunStatus::Killed { signal: 9 }] {
             check(&[(2000, status(end, None)), (3000, status(RunStatus::Queued, None))], |run| {
-                run.status = RunStatus::Queued
+                run.status = RunStatus::Queued;
             });
             check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7) })], |_| {});
             let late = [RunStatus::Lost, RunStatus::Running, RunStatus::Stalled { since_ms: 1 }];
@@ -207,6 +210,23 @@ mod tests {
                 run.energy_joules = Some(50.0);
             });
         }
+    }
+
+    #[test]
+    fn a_run_that_waits_begins_when_it_is_started_and_goes_on_as_it_was() {
+        let mut run = Run { status: RunStatus::Queued, pid: None, ..begun() };
+        run.apply(5000, &What::RunResumed { pid: Some(9) });
+        assert_eq!(run, Run { started_ms: 5000, pid: Some(9), ..begun() });
+        let saved = Checkpoint { iter: 20, bytes: 7 };
+        run.apply(6000, &What::RunSaved { checkpoint: saved });
+        run.apply(7000, &What::RunExplained { message: "why".to_owned(), xid: None });
+        run.apply(7000, &status(RunStatus::Exited { code: 1 }, None));
+        assert_eq!((run.ended_ms, run.explanation.as_deref()), (Some(7000), Some("why")));
+        run.apply(8000, &status(RunStatus::Queued, None));
+        assert_eq!((run.status, run.ended_ms), (RunStatus::Queued, None));
+        run.apply(9000, &What::RunResumed { pid: Some(10) });
+        let expected = Run { started_ms: 5000, pid: Some(10), checkpoint: Some(saved), ..begun() };
+        assert_eq!(run, expected, "the same run");
     }
 
     #[test]

@@ -50,7 +50,8 @@ unsafe extern "C" fn cuEventCreate(out: *mut Handle, _flags: c_uint) -> c_uint {
 extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> c_uint {
     in_context(|state, _| {
         check(state, stream)?;
-        *state.events.get_mut(&event.addr()).ok_or(code::INVALID_HANDLE)? = Some(Instant::now());
+        let now = Instant::now() + state.ahead;
+        *state.events.get_mut(&event.addr()).ok_or(code::INVALID_HANDLE)? = Some(now);
         Ok(())
     })
 }

@@ -6,11 +6,10 @@ use headroom_kernels::{
         Bf16, Device,
         ops::classifier::{IGNORED, classifier},
     },
-    rng::Stream,
 };
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, normals},
+    card::{Outcome, Wrong, catches, holds, inputs, normals},
     compare::{F32_ROUNDING, Tolerance, close},
     numbers::{BF16_ROUNDING, read, repeats, wide},
 };
@@ -53,7 +52,7 @@ fn logits(sizes: Sizes, size: f32) -> Vec<Bf16> {
 
 /// The first target is the last column; every fifth row does not count where some do not.
 fn targets(sizes: Sizes, ignore: bool) -> Vec<u32> {
-    let mut stream = Stream::new(3, sizes.v as u64);
+    let mut stream = inputs(3, sizes.v as u64);
     let mut any = || u32::try_from(stream.below(sizes.v as u64)).expect("below V");
     let mut targets: Vec<u32> = (0..sizes.n).map(|_| any()).collect();
     targets[0] = u32::try_from(sizes.v - 1).expect("small");

@@ -12,11 +12,10 @@ use headroom_kernels::{
             encoder_forward::encoder_forward,
         },
     },
-    rng::Stream,
 };
 
 use crate::{
-    card::{Outcome, Wrong, catches, holds, normals, normals_bf16},
+    card::{Outcome, Wrong, catches, holds, inputs, normals, normals_bf16},
     compare::{F32_ROUNDING, Tolerance, close},
     numbers::{BF16_ROUNDING, read, repeats, wide, wide_f32},
 };
@@ -52,7 +51,7 @@ impl Sizes {
     }
 
     fn tokens(self) -> Vec<u32> {
-        let mut stream = Stream::new(7, self.v as u64);
+        let mut stream = inputs(7, self.v as u64);
         (0..self.rows()).map(|_| u32::try_from(stream.below(self.v as u64)).expect("below V")).collect()
     }
 

@@ -6,15 +6,14 @@ use headroom_kernels::{
         adamw_update::AdamW,
         gpt::{DropoutPass, Gpt, Micro},
     },
-    cuda::{Device, Trainer},
-    rng::Stream,
+    cuda::{Device, Own, Products, Trainer},
 };
 use headroom_shared::gpt::{
     GptConfig, GptShape,
     buffers::cuda::{CudaTraining, Recompute},
 };
 
-use crate::card::{Outcome, Wrong, holds_in_an_order, normals};
+use crate::card::{Outcome, Wrong, cublaslt, holds_in_an_order, inputs, normals};
 
 const BATCH_SIZE: u64 = 2;
 const T: usize = 24;
@@ -26,9 +25,19 @@ fn config(dropout: f64, bias: bool) -> GptConfig {
 }
 
 fn trainer(device: &Device, config: &GptConfig, recompute: [Recompute; 2]) -> Result<Trainer, Wrong> {
-    let plan = CudaTraining::new(config, BATCH_SIZE, recompute.to_vec()).expect("small");
+    trainer_with(device, Box::new(Own), config, recompute)
+}
+
+fn trainer_with(
+    device: &Device,
+    products: Box<dyn Products>,
+    config: &GptConfig,
+    recompute: [Recompute; 2],
+) -> Result<Trainer, Wrong> {
+    let multiplier = products.multiplier();
+    let plan = CudaTraining::with_multiplier(config, BATCH_SIZE, recompute.to_vec(), multiplier).expect("small");
     let planned_bytes = plan.bytes;
-    let mut trainer = Trainer::new(device, config, plan)?;
+    let mut trainer = Trainer::with_products(device, config, plan, products)?;
     assert_eq!(trainer.allocated_bytes(), planned_bytes);
     trainer.write_params(&params(&trainer))?;
     Ok(trainer)
@@ -47,7 +56,7 @@ fn params(trainer: &Trainer) -> Vec<f32> {
 }
 
 fn batch(trainer: &mut Trainer, number: u64) {
-    let mut stream = Stream::new(7, number);
+    let mut stream = inputs(7, number);
     let (x, y) = trainer.batch_mut();
     x.iter_mut().chain(y).for_each(|token| *token = u32::try_from(stream.below(67)).expect("below 67"));
 }
@@ -63,9 +72,9 @@ fn reference(config: &GptConfig, params: &[f32], x: &[u32], y: &[u32], dropout: 
 }
 
 /// A gradient is off by what bfloat16 rounds on its way through the model: of its tensor's length, a share.
-fn check(device: &Device, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
+fn check(device: &Device, products: Box<dyn Products>, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
     let config = config(dropout, bias);
-    let mut trainer = trainer(device, &config, recompute)?;
+    let mut trainer = trainer_with(device, products, &config, recompute)?;
     batch(&mut trainer, 1);
     let (x, y) = trainer.batch_mut();
     let (x, y) = (x.to_vec(), y.to_vec());
@@ -92,16 +101,45 @@ fn check(device: &Device, dropout: f64, bias: bool, recompute: [Recompute; 2]) -
 fn losses_and_gradients_are_those_of_the_reference() {
     for level in Recompute::ALL {
         for (dropout, bias) in [(0.0, true), (0.2, false)] {
-            holds_in_an_order(|device| check(device, dropout, bias, [level; 2]));
+            holds_in_an_order(|device| check(device, Box::new(Own), dropout, bias, [level; 2]));
         }
     }
-    holds_in_an_order(|device| check(device, 0.2, true, [Recompute::Block, Recompute::GeluAndLayernorm]));
+    let mixed = [Recompute::Block, Recompute::GeluAndLayernorm];
+    holds_in_an_order(|device| check(device, Box::new(Own), 0.2, true, mixed));
+}
+
+#[test]
+fn with_the_librarys_products_they_are_too() {
+    for (level, dropout, bias) in [(Recompute::None, 0.0, true), (Recompute::Attention, 0.2, false)] {
+        holds_in_an_order(|device| match cublaslt(device) {
+            Some(library) => check(device, Box::new(library), dropout, bias, [level; 2]),
+            None => Ok(()),
+        });
+    }
+}
+
+#[test]
+fn a_plan_without_room_for_the_library_is_refused() {
+    holds_in_an_order(|device| {
+        let Some(library) = cublaslt(device) else { return Ok(()) };
+        let config = config(0.0, true);
+        let plan = CudaTraining::new(&config, BATCH_SIZE, vec![Recompute::None; 2]).expect("small");
+        let error = Trainer::with_products(device, &config, plan, Box::new(library)).expect_err("it has no room");
+        let told = error.to_string();
+        assert!(told.contains("bytes of workspace for cuBLASLt") && told.ends_with("has 0 bytes"), "{told}");
+        Ok(())
+    });
 }
 
 /// Losses, parameters and moments of a few iterations of two micro-steps.
-fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u64>, Wrong> {
+fn run(
+    device: &Device,
+    products: Box<dyn Products>,
+    dropout: f64,
+    recompute: [Recompute; 2],
+) -> Result<Vec<u64>, Wrong> {
     let config = config(dropout, true);
-    let mut trainer = trainer(device, &config, recompute)?;
+    let mut trainer = trainer_with(device, products, &config, recompute)?;
     let mut bits = vec![];
     for step in 1..=3_u64 {
         for micro in 0..2 {
@@ -131,19 +169,29 @@ fn run(device: &Device, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u
     Ok(bits)
 }
 
-#[test]
-fn what_is_computed_again_changes_no_bit() {
-    for dropout in [0.0, 0.2] {
+fn no_level_changes_a_bit(dropouts: &[f64], products: impl Fn(&Device) -> Option<Box<dyn Products>>) {
+    for &dropout in dropouts {
         holds_in_an_order(|device| {
-            let want = run(device, dropout, [Recompute::None; 2])?;
-            for level in [Recompute::None, Recompute::GeluAndLayernorm, Recompute::Attention, Recompute::Block] {
-                if run(device, dropout, [level; 2])? != want {
+            let run = |level| products(device).map(|products| run(device, products, dropout, [level; 2])).transpose();
+            let want = run(Recompute::None)?;
+            for level in Recompute::ALL {
+                if run(level)? != want {
                     return Err(Wrong::Numbers(format!("{level:?} with dropout {dropout}")));
                 }
             }
             Ok(())
         });
     }
+}
+
+#[test]
+fn what_is_computed_again_changes_no_bit() {
+    no_level_changes_a_bit(&[0.0, 0.2], |_| Some(Box::new(Own)));
+}
+
+#[test]
+fn nor_does_it_with_the_librarys_products() {
+    no_level_changes_a_bit(&[0.0], |device| Some(Box::new(cublaslt(device)?)));
 }
 
 #[test]

@@ -16,6 +16,9 @@ const CHILD: &str = "HEADROOM_STATES_CHILD";
 /// Where the child's own words begin among the test runner's.
 const MARK: &str = "\n--- told ---\n";
 
+/// What says where a library of products may be.
+const PLACES: &[&str] = &["HEADROOM_CUBLASLT", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "CUDA_HOME", "CUDA_PATH"];
+
 /// A process that plays a test.
 #[derive(Debug)]
 pub struct Child {
@@ -73,7 +76,7 @@ impl Child {
         }
         let mut command = Command::new(env::current_exe().expect("this program"));
         command.args(["--exact", self.test, "--nocapture", "--test-threads=1"]).env(CHILD, self.test);
-        for variable in ["HEADROOM_CUDA", "HEADROOM_CUDA_SYNC", headroom_fake_cuda::VARIABLE] {
+        for variable in ["HEADROOM_CUDA", "HEADROOM_CUDA_SYNC", headroom_fake_cuda::VARIABLE].iter().chain(PLACES) {
             command.env_remove(variable);
         }
         let output = command.envs(self.environment.iter().cloned()).output().expect("it starts");

@@ -46,7 +46,7 @@ fn a_library_that_is_no_driver_is_named() {
 }
 
 /// The library with another text among its names.
-fn renamed(name: &str, other: &str) -> Vec<u8> {
+pub fn renamed(name: &str, other: &str) -> Vec<u8> {
     let [name, other] = [name, other].map(|name| format!("\0{name}\0").into_bytes());
     let mut bytes = fs::read(library().expect("it was built")).expect("a file");
     let places: Vec<usize> =

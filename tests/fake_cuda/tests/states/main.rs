@@ -3,6 +3,8 @@
 
 mod cards;
 mod child;
+mod cublaslt;
 mod drivers;
 mod faults;
+mod kept;
 mod memory;

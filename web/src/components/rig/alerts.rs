@@ -1,6 +1,5 @@
 //! What the owner wants to be told of, what energy costs, and whether this browser tells.
 
-use headroom_shared::protocol::Scope;
 use leptos::{prelude::*, task::spawn_local};
 
 use super::{Ask, Desk, Kept};
@@ -63,7 +62,7 @@ pub fn Fired(
 }
 
 fn may_change(desk: Desk) -> Memo<bool> {
-    Memo::new(move |_| desk.about(|rig| rig.scope == Some(Scope::Control)))
+    Memo::new(move |_| desk.may_change())
 }
 
 /// The form.

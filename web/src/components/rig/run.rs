@@ -3,15 +3,14 @@
 use headroom_shared::protocol::run::Run;
 use leptos::prelude::*;
 
-use super::{Desk, Fetched, oom::Oom};
+use super::{Desk, Fetched, acts::acts, losses::losses, oom::Oom};
 use crate::{
     components::{
         dynamic::{part, words},
-        rig_charts::{LossChart, MemoryChart, ZONE, width_of},
+        rig_charts::{MemoryChart, ZONE, width_of},
     },
     state::{
         rig::{
-            Watched,
             memory::RunMemory,
             run::{self, Fact, facts, share_done},
         },
@@ -65,6 +64,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         let now_ms = desk.agent_now_ms();
         desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
     });
+    let explained = Memo::new(move |_| of(desk, id, |run| run.explanation.clone()).flatten());
     let unplanned = Memo::new(move |_| of(desk, id, run::unplanned).flatten());
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = Memo::new(move |_| of(desk, id, |run| share_done(run).is_some()) == Some(true));
@@ -93,7 +93,10 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
                 <rect class="run__done" width=words(done) height="4" />
             </svg>
         }))}
+        {acts(desk, id)}
         <Oom desk id />
+        // In the agent's own words, which are English.
+        {part(move || explained.get().map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
         {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part(move || all.get().into_iter().map(fact).collect_view())}
@@ -113,27 +116,6 @@ fn fact(fact: Fact) -> impl IntoView {
             <dd>{fact.value} {note}</dd>
         </div>
     }
-}
-
-fn losses(desk: Desk, id: StoredValue<String>) -> impl IntoView {
-    let losses = Signal::derive(move || {
-        id.with_value(|id| {
-            let found = |watched: &Watched| watched.losses.clone();
-            desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).map(found)).unwrap_or_default()
-        })
-    });
-    // A run that printed none is something else than one of which they are not here yet.
-    let none = Signal::derive(move || {
-        let is_whole = id.with_value(|id| {
-            desk.events(|rig| rig.runs.iter().any(|watched| watched.run.id == *id && watched.is_whole))
-        });
-        match (is_whole, desk.losses_fault.get()) {
-            (true, _) => t(text::LOSSES_NONE).to_owned(),
-            (false, None) => t(text::LOSSES_LOADING).to_owned(),
-            (false, Some(why)) => say(&text::losses_failed(why)),
-        }
-    });
-    view! { <div class="run__chart"><LossChart losses none /></div> }
 }
 
 /// The memory of the run's card, where there is one.

@@ -12,12 +12,15 @@ use super::{
 use crate::{
     browser,
     components::dynamic::{part, words},
+    state::rig::compare::COMPARED_MAX,
     state::rig_charts::{
-        loss_plot::{LossPlot, reading},
+        loss_plot::{LossPlot, Other, reading},
         losses::Losses,
         path::{HEIGHT, WIDTH},
+        scale::number,
+        small_plot::{SmallPlot, value_at},
     },
-    text::{self, say, t},
+    text::{self, Key, say, t},
 };
 
 /// What is printed more often than this is drawn this often.
@@ -56,6 +59,10 @@ pub fn LossChart(
     /// The losses.
     #[prop(into)]
     losses: Signal<Losses>,
+    /// Those of runs that are drawn behind.
+    others: Signal<Vec<Other>>,
+    /// Leaves one of them out.
+    forget: Callback<String>,
     /// What stands over an empty plot.
     none: Signal<String>,
 ) -> impl IntoView {
@@ -64,11 +71,22 @@ pub fn LossChart(
     let resized =
         window_event_listener(ev::resize, move |_| drawing.update(|drawing| *drawing = drawing.wrapping_add(1)));
     on_cleanup(move || resized.remove());
-    let is_smooth = RwSignal::new(false);
+    let is_smooth = RwSignal::new(browser::rig::is_kept_smooth());
+    let choose = move |to_smooth: bool| {
+        view! {
+            <button type="button" class="rig-chart__button" aria-pressed=words(move || (is_smooth.get() == to_smooth).to_string())
+                on:click=move |_| {
+                    is_smooth.set(to_smooth);
+                    browser::rig::keep_smooth(to_smooth);
+                }>{t(if to_smooth { text::LOSSES_SMOOTH } else { text::LOSSES_RAW })}</button>
+        }
+    };
     let plot = Memo::new(move |_| {
         drawing.track();
         let is_smooth = is_smooth.get();
-        losses.with_untracked(|losses| LossPlot::of(losses, width_of(node), is_smooth))
+        others.with_untracked(|others| {
+            losses.with_untracked(|losses| LossPlot::of(losses, others, width_of(node), is_smooth))
+        })
     });
     let summary = Memo::new(move |_| {
         drawing.track();
@@ -80,7 +98,7 @@ pub fn LossChart(
         let (at, said) = plot.with(|plot| losses.with_untracked(|losses| reading(losses, &plot.axis, share)))?;
         Some((at, said.iter().map(say).collect::<Vec<_>>()))
     });
-    let smooth = Memo::new(move |_| plot.with(|plot| plot.smooth.as_ref().map(|(_, n)| *n)));
+    let smooth = Memo::new(move |_| plot.with(|plot| plot.smooth.as_ref().map(|(_, weight)| *weight)));
     view! {
         <section class="rig-chart rig-chart--loss" aria-labelledby="losses-title" data-testid="losses">
             <div class="rig-chart__head">
@@ -90,9 +108,8 @@ pub fn LossChart(
                         {words(move || plot.with(|plot| if plot.scale.is_log { t(text::LOSSES_LOG) } else { "" }).to_owned())}
                     </span>
                 </h2>
-                <div class="rig-chart__choice rig-chart__choice--ranges">
-                    <button type="button" class="rig-chart__button" aria-pressed=words(move || is_smooth.get().to_string())
-                        on:click=move |_| is_smooth.update(|is_smooth| *is_smooth = !*is_smooth)>{t(text::LOSSES_SMOOTH)}</button>
+                <div class="rig-chart__choice rig-chart__choice--ranges" role="group" aria-labelledby="losses-title">
+                    {[false, true].map(choose).into_iter().collect_view()}
                 </div>
             </div>
             <p class="rig-chart__said" data-testid="losses-said">
@@ -112,12 +129,87 @@ pub fn LossChart(
                 <li><span class="rig-chart__key rig-chart__key--iterations"></span>{t(text::LOSSES_ITERATIONS)}</li>
                 <li><span class="rig-chart__key rig-chart__key--0"></span>{t(text::LOSSES_TRAIN)}</li>
                 <li><span class="rig-chart__key rig-chart__key--1"></span>{t(text::LOSSES_VAL)}</li>
-                {part(move || smooth.get().map(|n| view! {
-                    <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(n))}</li>
+                {part(move || smooth.get().map(|weight| view! {
+                    <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(number(weight, 2)))}</li>
                 }))}
+                {legend(plot, others, Signal::derive(move || read.get().map(|(share, _)| share)), forget)}
             </ul>
+            {[text::RIG_LEARNING_RATE, text::RIG_GRADIENT_NORM].into_iter().enumerate().map(|(at, name)| {
+                beside(at, name, plot, losses, Signal::derive(move || read.get().map(|(share, _)| share)))
+            }).collect_view()}
         </section>
     }
+}
+
+/// The runs behind: how their lines look, and their losses under the cursor.
+fn legend(
+    plot: Memo<LossPlot>,
+    others: Signal<Vec<Other>>,
+    cursor: Signal<Option<f64>>,
+    forget: Callback<String>,
+) -> AnyView {
+    let shown = Memo::new(move |_| {
+        // Which they are changes with the drawing.
+        plot.track();
+        others.with_untracked(|all| all.iter().map(|other| (other.id.clone(), other.name.clone())).collect::<Vec<_>>())
+    });
+    let value = move |at: usize| {
+        let axis = plot.with(|plot| plot.axis.clone());
+        let share = cursor.get();
+        let found = |all: &Vec<Other>| value_at(all.get(at)?.losses.iterations(), &axis, share);
+        others.with_untracked(found).unwrap_or_default()
+    };
+    let entry = move |(at, (id, name)): (usize, (String, String))| {
+        let leave = say(&text::rig_remove(name.as_str()));
+        view! {
+            <li data-testid="other">
+                <svg class="rig-chart__sample" viewBox="0 0 28 4" aria-hidden="true">
+                    <path class=format!("rig-chart__other rig-chart__other--{at}") d="M0 2H28" />
+                </svg>
+                {name}" "{words(move || value(at))}" "
+                <button type="button" class="button button--quiet" id=format!("other-{at}") aria-label=leave
+                    on:click=move |_| forget.run(id.clone())>"✕"</button>
+            </li>
+        }
+    };
+    part(move || {
+        browser::rig::keep_focus("other-", "#compare");
+        let shown = shown.get();
+        let lines = (!shown.is_empty()).then(|| view! { <li>{t(text::LOSSES_COMPARE_LINES)}</li> });
+        (shown.into_iter().enumerate().map(entry).collect_view(), lines)
+    })
+    .into_any()
+}
+
+/// What a run prints beside its loss, drawn small on the same axis; nothing where it prints none. What stands there is
+/// of the iteration under the cursor, else of the newest.
+fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cursor: Signal<Option<f64>>) -> AnyView {
+    let has_any = Memo::new(move |_| plot.with(|plot| plot.besides[at].is_some()));
+    let of = move |look: fn(&SmallPlot) -> String| {
+        words(move || plot.with(|plot| plot.besides[at].as_ref().map(look)).unwrap_or_default())
+    };
+    let value = move || {
+        let axis = plot.with(|plot| plot.axis.clone());
+        let share = cursor.get();
+        losses.with_untracked(|losses| value_at(&losses.besides()[at], &axis, share)).unwrap_or_default()
+    };
+    let drawn = move || {
+        view! {
+            <div class="rig-chart__beside" data-testid=format!("beside-{at}")>
+                <p class="rig-chart__said">
+                    <span>{t(name)}" "<strong>{words(value)}</strong></span>
+                    <span class="rig-chart__ends">{of(|plot| plot.ends.join(" – "))}</span>
+                </p>
+                <div class="rig-chart__strip">
+                    <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
+                        <path class="rig-chart__line" d=of(|plot| plot.line.clone()) />
+                    </svg>
+                    <Cursor at=cursor />
+                </div>
+            </div>
+        }
+    };
+    part(move || has_any.get().then(drawn)).into_any()
 }
 
 /// What is under the cursor, and where that is.
@@ -169,6 +261,10 @@ fn Plot(
                 on:pointerdown=go on:pointermove=go on:pointerleave=leave on:keydown=key>
                 <svg class="rig-chart__drawing" viewBox=format!("0 0 {WIDTH} {HEIGHT}") preserveAspectRatio="none" aria-hidden="true">
                     <path class="rig-chart__grid" d=words(lines) />
+                    {(0..COMPARED_MAX).flat_map(|at| [(at, 0), (at, 1)]).map(|(at, line)| view! {
+                        <path class=format!("rig-chart__other rig-chart__other--{at} rig-chart__other-line--{line}")
+                            d=words(move || plot.with(|plot| plot.others.get(at).map(|lines| lines[line].clone())).unwrap_or_default()) />
+                    }).collect_view()}
                     <path class="rig-chart__iterations" d=path(|plot| &plot.iterations) />
                     <path class="rig-chart__smooth" d=path(|plot| plot.smooth.as_ref().map_or("", |(line, _)| line)) />
                     <path class="rig-chart__line rig-chart__line--0" d=path(|plot| &plot.evaluations[0]) />

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use headroom_shared::protocol::{ClientMessage, PROTOCOL_VERSION, ServerMessage, event::What, read_server_message};
+use headroom_shared::protocol::{
+    ClientMessage, PROTOCOL_VERSION, Scope, ServerMessage, event::What, read_server_message,
+};
 use leptos::{prelude::*, task::spawn_local};
 
 use super::history::keep_history;
@@ -18,9 +20,10 @@ use crate::{
         Changed,
         connection::{Connection, Do, Stage},
         link::{device_name, pairing_code},
+        orders::{self, Act, Allowed, START},
         words,
     },
-    text::{self, t},
+    text::{self, say, t},
 };
 
 /// How often waits and silence are looked at.
@@ -181,6 +184,7 @@ impl Client {
             ServerMessage::Event(event) => self.notify(event),
             _ => {}
         }
+        let is_greeting = matches!(message, ServerMessage::Hello(_));
         let has_new_settings = match &message {
             ServerMessage::Hello(_) => true,
             ServerMessage::Event(event) => matches!(event.what, What::SettingsChanged),
@@ -196,6 +200,9 @@ impl Client {
         self.draw(changed);
         if has_new_settings {
             self.fetch_settings();
+        }
+        if is_greeting && self.desk.look(|rig| rig.scope == Some(Scope::Control)) {
+            self.fetch_training();
         }
     }
 
@@ -264,6 +271,47 @@ impl Client {
         });
     }
 
+    /// What can be started, which an agent that was started anew may say anew.
+    fn fetch_training(self) {
+        spawn_local(async move {
+            self.desk.allowed.set(match rest::training(&self.token()).await {
+                Ok(training) => {
+                    self.desk.order.update(|order| orders::fit(order, &training));
+                    Allowed::Is(training)
+                }
+                Err(message) => Allowed::Failed(message),
+            });
+        });
+    }
+
+    async fn start(self) {
+        let order = self.desk.order.with_untracked(orders::made);
+        if self.desk.presses.try_update(|presses| presses.begin(START)) != Some(true) {
+            return;
+        }
+        let how = rest::start(&self.token(), &order).await.map(|ordered| {
+            // The next one has a name of its own.
+            self.desk.order.update(|order| order.name = None);
+            // What is at work is shown, or else the newest, which it is.
+            self.desk.chosen_run.set(None);
+            say(&text::rig_ordered(ordered.name))
+        });
+        self.pressed(START, how);
+    }
+
+    async fn act(self, run: String, act: Act) {
+        if self.desk.presses.try_update(|presses| presses.begin(&run)) == Some(true) {
+            // What is done is told as everything that happens.
+            let how = rest::act(&self.token(), &run, act.request()).await;
+            self.pressed(&run, how.map(|()| String::new()));
+        }
+    }
+
+    fn pressed(self, name: &str, how: Result<String, rest::Failed>) {
+        let how = how.map_err(|message| say(&text::rig_not_done(message)));
+        self.desk.presses.update(|presses| presses.end(name, how));
+    }
+
     async fn save(self) {
         let (made, tag) = self.desk.form.with_untracked(|form| (form.made(), form.tag()));
         let Some(settings) = made else { return };
@@ -291,10 +339,12 @@ impl Client {
             }
             Ask::Forget => self.tell(Connection::forget_token),
             Ask::Save => self.save().await,
+            Ask::Start => self.start().await,
+            Ask::Act(run, act) => self.act(run, act).await,
             // That it is dismissed is told as everything that happens.
             Ask::Dismiss(event) => {
                 let said = rest::dismiss(&self.token(), event).await.err();
-                let said = said.map(|message| text::say(&text::rig_not_dismissed(message))).unwrap_or_default();
+                let said = said.map(|message| say(&text::rig_not_dismissed(message))).unwrap_or_default();
                 self.desk.not_dismissed.set(said);
             }
         }

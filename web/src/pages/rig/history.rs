@@ -57,28 +57,30 @@ pub fn keep_history(client: Client) {
         }
     });
 
-    // The losses of the run that is shown. Where they do not arrive, they are asked for again.
+    // The losses of the run that is shown, and of those beside it. Where they do not arrive, they are asked for again.
     let run = Memo::new(move |_| desk.run());
     let again = Memo::new(move |_| desk.now_ms.get() / RETRY_MS);
-    let under_way = StoredValue::new(None::<String>);
+    let under_way = StoredValue::new(Vec::<String>::new());
     Effect::new(move |before: Option<Option<String>>| {
         let (shown, is_live) = (run.get(), live.get());
         if before.is_some_and(|before| before != shown) {
             desk.losses_fault.set(None);
         }
         let Some(id) = shown.clone().filter(|_| is_live) else { return shown };
-        let is_whole = desk.look(|rig| rig.runs.iter().any(|watched| watched.run.id == id && watched.is_whole));
-        if !is_whole {
+        let mut wanted = desk.compared.with(|compared| compared.beside(&id).cloned().collect::<Vec<_>>());
+        wanted.push(id);
+        desk.look(|rig| wanted.retain(|id| rig.runs.iter().any(|watched| watched.run.id == *id && !watched.is_whole)));
+        if !wanted.is_empty() {
             again.get();
-            if under_way.with_value(|under_way| under_way.as_ref() == Some(&id)) {
-                return shown;
+        }
+        for id in wanted {
+            if under_way.with_value(|under_way| under_way.contains(&id)) {
+                continue;
             }
-            under_way.set_value(Some(id.clone()));
+            under_way.update_value(|under_way| under_way.push(id.clone()));
             spawn_local(async move {
                 let answer = rest::events(&client.token(), &id).await;
-                under_way.update_value(|under_way| {
-                    under_way.take_if(|under_way| *under_way == id);
-                });
+                under_way.update_value(|under_way| under_way.retain(|under_way| *under_way != id));
                 if run.get_untracked().as_ref() == Some(&id) {
                     desk.losses_fault.set(answer.as_ref().err().cloned());
                 }

@@ -6,7 +6,7 @@ use headroom_shared::protocol::{
     run::Run,
 };
 
-use super::{Rig, card::Card, words};
+use super::{Rig, card::Card, run::is_at_work, words};
 use crate::state::format;
 
 /// Rows at most: more nobody reads.
@@ -86,7 +86,7 @@ pub fn bytes_of_run(card: &Card, run: &str) -> Option<u64> {
 /// The run that goes on a card now.
 pub fn run_on<'a>(rig: &'a Rig, card: &Card) -> Option<&'a Run> {
     let runs = rig.runs.iter().map(|watched| &watched.run);
-    runs.into_iter().find(|run| !run.status.has_ended() && run.gpus.contains(&card.gpu.uuid))
+    runs.into_iter().find(|run| is_at_work(run) && run.gpus.contains(&card.gpu.uuid))
 }
 
 /// What is used of a card by all but the run on it; nothing where it is not known whose it is.

@@ -14,7 +14,7 @@ use super::{
     words::{duration, value, with_unit},
 };
 use crate::{
-    state::format,
+    state::{format, rig_charts::scale::figure},
     text::{self, Key, say, t},
 };
 
@@ -31,9 +31,14 @@ pub struct Fact {
     pub note: String,
 }
 
-/// The run to show where none was chosen: the newest that goes on, else the newest.
+/// Whether a run is at work: it has begun and not ended.
+pub const fn is_at_work(run: &Run) -> bool {
+    matches!(run.status, RunStatus::Running | RunStatus::Stalled { .. })
+}
+
+/// The run to show where none was chosen: the newest that is at work, else the newest.
 pub fn current(rig: &Rig) -> Option<&Watched> {
-    rig.runs.iter().find(|watched| !watched.run.status.has_ended()).or_else(|| rig.runs.first())
+    rig.runs.iter().find(|watched| is_at_work(&watched.run)).or_else(|| rig.runs.first())
 }
 
 /// How a run stands.
@@ -111,6 +116,13 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         add(text::RIG_ITERATION, of, String::new());
         let loss = last.loss.map_or_else(|| t(text::RIG_NO_LOSS).to_owned(), loss);
         add(text::RIG_LOSS, loss, String::new());
+        for (name, value) in
+            [(text::RIG_LEARNING_RATE, last.learning_rate), (text::RIG_GRADIENT_NORM, last.gradient_norm)]
+        {
+            if let Some(value) = value {
+                add(name, figure(value), String::new());
+            }
+        }
         if let Some(tokens) = last.tokens_per_second {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
             let tokens = format::grouped(tokens.max(0.0) as u64);
@@ -135,11 +147,20 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         add(text::RIG_TIME_LEFT, format!("≈{}{}", super::words::BLANK, duration(left_ms)), String::new());
     }
     let end_ms = run.ended_ms.unwrap_or(now_ms);
-    add(text::RIG_DURATION, duration(end_ms.saturating_sub(run.started_ms)), String::new());
+    if run.status != RunStatus::Queued {
+        add(text::RIG_DURATION, duration(end_ms.saturating_sub(run.started_ms)), String::new());
+    }
     if let Some(peak) = run.gpu_memory_peak_bytes {
         let note =
             run.plan.as_ref().map(|plan| say(&text::rig_planned(format::size(plan.peak_bytes)))).unwrap_or_default();
         add(text::RIG_PEAK, format::size(peak), note);
+    }
+    if let Some(plan) = run.plan.as_ref().filter(|plan| plan.is_builtin) {
+        let note = match &plan.recompute {
+            Some(level) => say(&text::rig_builtin_level(level.as_str())),
+            None => t(text::RIG_BUILTIN).to_owned(),
+        };
+        add(text::RIG_BUILTIN_PLAN, format::size(plan.max_memory_allocated), note);
     }
     if let Some((joules, is_counted)) = energy(run, counted_joules) {
         let about = if is_counted { String::new() } else { format!("≈{}", super::words::BLANK) };
@@ -190,6 +211,34 @@ mod tests {
             assert_eq!(found(&facts, name), expected);
         }
         assert_eq!(share_done(&run), Some(0.4));
+    }
+
+    #[test]
+    fn the_built_in_trainer_says_what_it_planned_and_what_it_computes_again() {
+        let mut run = run("a");
+        let note = |run: &Run| {
+            let facts = facts(run, &Settings::default(), None, T);
+            facts.into_iter().find(|fact| fact.name == text::RIG_BUILTIN_PLAN).map(|fact| (fact.value, fact.note))
+        };
+        assert_eq!(note(&run), None, "nanoGPT's allocates as it goes");
+        run.plan.as_mut().expect("it has one").is_builtin = true;
+        let (value, keeps) = note(&run).expect("it is told");
+        assert_eq!(value, "7.00 GiB");
+        run.plan.as_mut().expect("it has one").recompute = Some("attention".to_owned());
+        let (_, level) = note(&run).expect("it is told");
+        assert!(level.contains("attention") && keeps.contains("byte") && level.contains("byte"), "{level}, {keeps}");
+    }
+
+    #[test]
+    fn what_waits_is_not_shown_before_what_is_at_work() {
+        let mut rig = Rig::default();
+        for (id, status) in [("b", RunStatus::Queued), ("a", RunStatus::Running)] {
+            let losses = crate::state::rig_charts::losses::Losses::default();
+            rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, is_stopping: false });
+        }
+        assert_eq!(current(&rig).map(|watched| watched.run.id.as_str()), Some("a"));
+        let waits = facts(&rig.runs[0].run, &Settings::default(), None, T + 5000);
+        assert_eq!(found(&waits, text::RIG_DURATION), "");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use headroom_shared::protocol::{
     alert::Alert,
     reading::Reading,
-    run::{Evaluation, RunStatus},
+    run::{Evaluation, Order, RunStatus},
 };
 
 use super::{
@@ -271,4 +271,43 @@ fn a_run_that_stands_still_is_told_once_by_whoever_says_it_first() {
         vec![(0, status(RunStatus::Stalled { since_ms: T })), (300_000, What::Alert { alert, gpu: None, value: None })],
         &["shakespeare-char: no progress", "shakespeare-char: no progress for 10 min"],
     );
+}
+
+#[test]
+fn a_run_that_was_asked_to_stop_is_stopping_until_it_ended_also_for_a_page_that_comes_later() {
+    let killed = || What::RunStatus { status: RunStatus::Killed { signal: 15 }, energy_joules: None };
+    let mut rig = greeted(10);
+    let stops = |rig: &mut Rig, id, what| {
+        rig.hear(ServerMessage::Event(event(id, what)), false);
+        rig.runs[0].is_stopping
+    };
+    assert!(stops(&mut rig, 11, What::RunStopping));
+    assert!(stops(&mut rig, 12, What::RunIteration(iteration(1, 3.0))), "it finishes its iteration");
+    assert!(!stops(&mut rig, 13, killed()));
+    assert!(!stops(&mut rig, 14, What::RunResumed { pid: Some(7) }));
+    assert_eq!(rig.runs[0].run.status, RunStatus::Running);
+    assert!(stops(&mut rig, 15, What::RunStopping));
+    // A page that is opened now hears of it as of what happened before.
+    let mut late = greeted(15);
+    let events =
+        vec![event(11, What::RunStopping), event(14, What::RunResumed { pid: None }), event(15, What::RunStopping)];
+    late.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), false);
+    assert!(late.runs[0].is_stopping);
+}
+
+#[test]
+fn a_run_that_waits_has_not_begun_and_the_agent_s_own_do_not_tell_each_checkpoint() {
+    let mut rig = greeted(10);
+    let waits = Run { status: RunStatus::Queued, order: Some(Order::default()), ..run("b") };
+    for (id, what) in [
+        (11, What::RunStarted { run: Box::new(waits) }),
+        (12, What::RunCheckpoint { folder: "out".to_owned() }),
+        (13, What::RunResumed { pid: Some(7) }),
+    ] {
+        rig.hear(ServerMessage::Event(Event { run: Some("b".to_owned()), ..event(id, what) }), false);
+    }
+    rig.hear(ServerMessage::Event(event(14, What::RunCheckpoint { folder: "theirs".to_owned() })), false);
+    let said: Vec<String> = rig.log.iter().filter_map(|event| words::event(&rig, event)).collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[0].contains("theirs") && said[1].contains("running") && said[2].contains("waits"), "{said:?}");
 }

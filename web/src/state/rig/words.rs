@@ -186,6 +186,9 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         None => format!("{run}: {}", say(&alert(rule))),
     };
     Some(match &event.what {
+        What::RunStarted { run } if run.status == RunStatus::Queued => {
+            format!("{}: {}", run.name, t(text::RIG_QUEUED))
+        }
         What::RunStarted { run } => say(&text::rig_run_started(run.name.as_str())),
         // It is told that a run runs where it had made no progress.
         What::RunStatus { status: RunStatus::Running, .. } => say(&text::rig_run_goes_on(run)),
@@ -195,7 +198,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
             let changes = changes.iter().map(|(key, value)| format!("{key}={value}"));
             say(&text::rig_run_retried(run, text::names(changes)))
         }
-        What::RunResumed { .. } => say(&text::rig_run_goes_on(run)),
+        // For the first time, or again.
+        What::RunResumed { .. } => format!("{run}: {}", t(text::RIG_RUNNING)),
         What::RunStopping => say(&text::rig_run_stopping(run)),
         What::RunDeleted => say(&text::rig_run_deleted(run)),
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),

@@ -5,6 +5,7 @@ use super::{
     loss_axis::{IterAxis, LossScale},
     losses::{Evaluation, Losses, Point, words},
     path::{Path, stroke, units_x, units_y},
+    small_plot::SmallPlot,
 };
 use crate::text::{self, Text};
 
@@ -16,21 +17,37 @@ const PX_PER_COLUMN: f64 = 2.0;
 const DOTS_MAX: usize = 60;
 /// Marks at most: enough to see that a run does not recover.
 const MARKS_MAX: usize = 24;
-/// Shares of the printed iterations that a smoothed line's mean is over, and how many that are at least.
+/// A smoothed line forgets over such a share of the points, and over so many at least.
 const SMOOTH_SHARE: usize = 50;
-const SMOOTH_MIN: usize = 5;
+const SMOOTH_MIN: usize = 10;
+
+/// A run that is drawn behind the one that is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Other {
+    /// Its number.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// Its losses.
+    pub losses: Losses,
+}
 
 /// Everything that is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossPlot {
     /// What iterations printed.
     pub iterations: String,
-    /// Their mean over the last few, and over how many; where it was asked for and there are enough.
-    pub smooth: Option<(String, usize)>,
+    /// Their exponential mean, and the weight of what was before; where it was asked for and there are several.
+    pub smooth: Option<(String, f64)>,
     /// Evaluations over training data, and over data held back: a line each, with dots.
     pub evaluations: [String; 2],
     /// Dots of both.
     pub dots: [String; 2],
+    /// Of runs that are compared: what iterations printed, smoothed where that is asked for, and their evaluations over
+    /// data held back.
+    pub others: Vec<[String; 2]>,
+    /// Learning rate and norm of the gradients, of a run that prints them.
+    pub besides: [Option<SmallPlot>; 2],
     /// Where a loss was no number: shares of the width.
     pub marks: Vec<f64>,
     /// The upright axis.
@@ -46,15 +63,15 @@ pub struct LossPlot {
 }
 
 impl LossPlot {
-    /// Draws losses on a plot of so many pixels, with a smoothed line where it is asked for.
-    pub fn of(losses: &Losses, width_px: f64, is_smooth: bool) -> Self {
+    /// Draws losses on a plot of so many pixels before those of others, with a smoothed line where it is asked for.
+    pub fn of(losses: &Losses, others: &[Other], width_px: f64, is_smooth: bool) -> Self {
         let (iterations, evaluations) = (losses.iterations(), losses.evaluations());
-        let oldest =
-            [iterations.first().map(|point| point.iter), evaluations.first().map(|evaluation| evaluation.iter)];
-        let oldest = oldest.into_iter().flatten().min().unwrap_or(0);
-        let axis = IterAxis::new(oldest, losses.newest().unwrap_or(0), losses.max_iters);
-        let printed = iterations.iter().filter_map(|point| point.loss);
-        let evaluated = evaluations.iter().flat_map(|evaluation| [evaluation.train, evaluation.val]).flatten();
+        let all = || others.iter().map(|other| &other.losses).chain([losses]);
+        let oldest = all().filter_map(oldest).min().unwrap_or(0);
+        let newest = all().filter_map(Losses::newest).max();
+        let axis = IterAxis::new(oldest, newest.unwrap_or(0), losses.max_iters);
+        let printed = all().flat_map(Losses::iterations).filter_map(|point| point.loss);
+        let evaluated = all().flat_map(Losses::evaluations).flat_map(|found| [found.train, found.val]).flatten();
         let ends = printed.chain(evaluated).fold(None, |ends: Option<(f64, f64)>, loss| {
             let (low, high) = ends.unwrap_or((loss, loss));
             Some((low.min(loss), high.max(loss)))
@@ -62,35 +79,55 @@ impl LossPlot {
         let (low, high) = ends.unwrap_or((0.0, 1.0));
         let scale = LossScale::new(low, high);
         let at = |iter: u64, loss: f64| (units_x(axis.x(iter)), units_y(scale.y(loss)));
-        let curve = |of: fn(&Evaluation) -> Option<f64>| -> Vec<(i64, i64)> {
+        let curve = |evaluations: &[Evaluation], of: fn(&Evaluation) -> Option<f64>| -> Vec<(i64, i64)> {
             evaluations.iter().filter_map(|evaluation| Some(at(evaluation.iter, of(evaluation)?))).collect()
         };
-        let curves = [curve(|evaluation| evaluation.train), curve(|evaluation| evaluation.val)];
+        let val: fn(&Evaluation) -> Option<f64> = |evaluation| evaluation.val;
+        let curves = [curve(evaluations, |evaluation| evaluation.train), curve(evaluations, val)];
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let n_columns = (width_px / PX_PER_COLUMN).clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
         let line = |points: &[Point]| drawn(&thinned(points, &axis, n_columns), at);
+        let behind = |other: &Other| {
+            let printed = other.losses.iterations();
+            let smooth = is_smooth.then(|| smoothed(printed)).flatten();
+            [
+                line(smooth.as_ref().map_or(printed, |(points, _)| points)),
+                through(&curve(other.losses.evaluations(), val)),
+            ]
+        };
         Self {
+            others: others.iter().map(behind).collect(),
             iterations: line(iterations),
-            smooth: is_smooth.then(|| smoothed(iterations)).flatten().map(|(points, n)| (line(&points), n)),
+            smooth: is_smooth.then(|| smoothed(iterations)).flatten().map(|(points, weight)| (line(&points), weight)),
+            besides: [0, 1].map(|at| SmallPlot::of(&losses.besides()[at], &axis, n_columns, at == 0)),
             dots: curves.each_ref().map(|points| if points.len() <= DOTS_MAX { dots(points) } else { String::new() }),
-            evaluations: curves.map(|points| {
-                let mut path = Path::default();
-                stroke(&mut path, &points);
-                path.text()
-            }),
+            evaluations: curves.map(|points| through(&points)),
             marks: marks(iterations, &axis),
             // Without a run there is nothing to measure by.
-            ticks: if losses.newest().is_some() { axis.ticks(width_px) } else { vec![] },
+            ticks: if newest.is_some() { axis.ticks(width_px) } else { vec![] },
             levels: if ends.is_some() { scale.levels().to_vec() } else { vec![] },
-            is_empty: losses.newest().is_none(),
+            is_empty: newest.is_none(),
             scale,
             axis,
         }
     }
 }
 
+/// The first iteration that anything is known of.
+fn oldest(losses: &Losses) -> Option<u64> {
+    let firsts =
+        [losses.iterations().first().map(|point| point.iter), losses.evaluations().first().map(|found| found.iter)];
+    firsts.into_iter().flatten().min()
+}
+
+fn through(points: &[(i64, i64)]) -> String {
+    let mut path = Path::default();
+    stroke(&mut path, points);
+    path.text()
+}
+
 /// A column's first, least, greatest and last points, in their order. Points that are no number end a stretch.
-fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
+pub(super) fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the columns")]
     let column = |point: &Point| (axis.x(point.iter) * n_columns as f64) as u64;
     let mut out = Vec::new();
@@ -111,7 +148,8 @@ fn thinned(points: &[Point], axis: &IterAxis, n_columns: usize) -> Vec<Point> {
     out
 }
 
-fn drawn(points: &[Point], at: impl Fn(u64, f64) -> (i64, i64)) -> String {
+/// A line through points, with a gap where there is no number.
+pub(super) fn drawn(points: &[Point], at: impl Fn(u64, f64) -> (i64, i64)) -> String {
     let mut path = Path::default();
     for stretch in points.split(|point| point.loss.is_none()) {
         let stretch: Vec<(i64, i64)> = stretch.iter().filter_map(|point| Some(at(point.iter, point.loss?))).collect();
@@ -130,18 +168,21 @@ fn dots(points: &[(i64, i64)]) -> String {
     path.text()
 }
 
-/// The mean of the last few points at each, and how many those are; nothing where there are few.
-fn smoothed(points: &[Point]) -> Option<(Vec<Point>, usize)> {
-    let n = (points.len() / SMOOTH_SHARE).max(SMOOTH_MIN);
-    if points.len() < 2 * n {
-        return None;
-    }
-    let mean = |end: usize| {
-        let last = points[(end + 1).saturating_sub(n)..=end].iter().filter_map(|point| point.loss);
-        let (sum, count) = last.fold((0.0, 0.0), |(sum, count), loss| (sum + loss, count + 1.0));
-        Point { iter: points[end].iter, loss: (count > 0.0).then(|| sum / count) }
+/// The exponential mean at each point as TensorBoard has it, and the weight of what was before: a mean that began at zero
+/// is made good for what it lacks, so that the first point stands where it was printed. Nothing where there is one point.
+fn smoothed(points: &[Point]) -> Option<(Vec<Point>, f64)> {
+    let weight = 1.0 - 1.0 / (points.len() / SMOOTH_SHARE).max(SMOOTH_MIN) as f64;
+    let (mut mean, mut lacks) = (0.0, 1.0);
+    let mut at = |point: &Point| {
+        // What is no number is a gap, and nothing that a mean would take.
+        let loss = point.loss.map(|loss| {
+            mean = mean * weight + loss * (1.0 - weight);
+            lacks *= weight;
+            mean / (1.0 - lacks)
+        });
+        Point { iter: point.iter, loss }
     };
-    Some(((0..points.len()).map(mean).collect(), n))
+    (points.len() > 1).then(|| (points.iter().map(&mut at).collect(), weight))
 }
 
 /// Where losses were no number, those beside each other once.
@@ -194,7 +235,7 @@ mod tests {
     #[test]
     fn a_spike_between_two_pixels_is_drawn() {
         let losses = of((0..4000).map(|iter| (iter, Some(if iter == 2345 { 9.0 } else { 3.0 }))));
-        let plot = LossPlot::of(&losses, 100.0, false);
+        let plot = LossPlot::of(&losses, &[], 100.0, false);
         let top = units_y(plot.scale.y(9.0));
         assert!(plot.iterations.contains(&format!("L{} {top}", units_x(plot.axis.x(2345)))), "{}", plot.iterations);
         assert!(n_points(&plot.iterations) <= 4 * 51, "{}", n_points(&plot.iterations));
@@ -204,23 +245,36 @@ mod tests {
     #[test]
     fn a_loss_that_is_no_number_is_a_mark_and_a_gap() {
         let losses = of((0..100).map(|iter| (iter, (iter != 50).then_some(3.0))));
-        let plot = LossPlot::of(&losses, 4000.0, false);
+        let plot = LossPlot::of(&losses, &[], 4000.0, false);
         assert_eq!(plot.iterations.matches('M').count(), 2);
         assert_eq!(plot.marks.len(), 1);
         assert!((plot.marks[0] - 50.0 / 99.0).abs() < 1e-9);
         let lost = of((0..10_000).map(|iter| (iter, (iter < 10).then_some(3.0))));
-        assert!((2..=MARKS_MAX + 1).contains(&LossPlot::of(&lost, 400.0, false).marks.len()));
+        assert!((2..=MARKS_MAX + 1).contains(&LossPlot::of(&lost, &[], 400.0, false).marks.len()));
     }
 
     #[test]
     fn a_smoothed_line_says_how_smooth_it_is() {
         let losses = of((0..1000).map(|iter| (iter, Some(3.0 + (iter % 2) as f64))));
-        let (path, n) = LossPlot::of(&losses, 4000.0, true).smooth.expect("there are enough");
-        assert_eq!(n, 20);
+        let (path, weight) = LossPlot::of(&losses, &[], 4000.0, true).smooth.expect("there are enough");
+        assert!((weight - 0.95).abs() < 1e-12, "{weight}");
         let (points, _) = smoothed(losses.iterations()).expect("there are enough");
-        assert!(points[19..].iter().all(|point| point.loss == Some(3.5)), "half of each");
+        assert!(points[200..].iter().all(|point| (point.loss.unwrap() - 3.5).abs() < 0.03), "half of each");
         assert!(!path.is_empty());
-        assert_eq!(LossPlot::of(&of((0..9).map(|iter| (iter, Some(3.0)))), 400.0, true).smooth, None);
+        assert_eq!(LossPlot::of(&of([(0, Some(3.0))]), &[], 400.0, true).smooth, None);
+    }
+
+    #[test]
+    fn a_smoothed_line_begins_where_the_first_loss_was_and_leaves_out_what_is_no_number() {
+        let losses = of([(0, Some(4.0)), (1, Some(2.0)), (2, None), (3, Some(2.0))]);
+        let (points, weight) = smoothed(losses.iterations()).expect("several");
+        assert!((weight - 0.9).abs() < 1e-12, "{weight}");
+        // (0.9 · 0.1 · 4 + 0.1 · 2) / (1 − 0.9²), and so on.
+        let expected = [Some(4.0), Some(0.56 / 0.19), None, Some(0.704 / 0.271)];
+        for (point, expected) in points.iter().zip(expected) {
+            assert_eq!(point.loss.is_some(), expected.is_some());
+            assert!((point.loss.unwrap_or(0.0) - expected.unwrap_or(0.0)).abs() < 1e-9, "{point:?} {expected:?}");
+        }
     }
 
     #[test]
@@ -229,13 +283,13 @@ mod tests {
         for iter in 0..10 {
             losses.take_evaluation(iter * 250, Some(3.0), (iter > 0).then_some(3.1));
         }
-        let plot = LossPlot::of(&losses, 400.0, false);
+        let plot = LossPlot::of(&losses, &[], 400.0, false);
         assert_eq!(plot.dots.each_ref().map(|dots| dots.matches('M').count()), [10, 9]);
         assert_eq!(plot.evaluations.each_ref().map(|line| n_points(line)), [10, 9]);
         for iter in 10..100 {
             losses.take_evaluation(iter * 250, Some(3.0), Some(3.1));
         }
-        assert_eq!(LossPlot::of(&losses, 400.0, false).dots, ["", ""]);
+        assert_eq!(LossPlot::of(&losses, &[], 400.0, false).dots, ["", ""]);
     }
 
     #[test]
@@ -243,12 +297,30 @@ mod tests {
         let mut losses = of([(0, Some(10.9)), (10, Some(9.0)), (20, None)]);
         losses.take_evaluation(0, Some(11.0), Some(11.1));
         losses.take_evaluation(20, Some(8.0), Some(8.1));
-        let axis = LossPlot::of(&losses, 400.0, false).axis;
+        let axis = LossPlot::of(&losses, &[], 400.0, false).axis;
         let (x, said) = reading(&losses, &axis, 0.4).expect("there is one");
         let said: Vec<String> = said.iter().map(ToString::to_string).collect();
         assert!((x - 0.5).abs() < 1e-9);
         assert!(said[0].contains("10") && said[0].contains("9.0000") && said[1].contains("11.1000"), "{said:?}");
         assert_eq!(reading(&Losses::default(), &axis, 0.4), None);
+    }
+
+    #[test]
+    fn another_run_is_drawn_on_the_same_axes() {
+        let mut longer = of((0..2000).map(|iter| (iter, Some(if iter == 1500 { 9.0 } else { 3.0 }))));
+        longer.take_evaluation(1000, Some(3.0), Some(4.0));
+        let other = Other { id: "b".to_owned(), name: "b".to_owned(), losses: longer };
+        let own = of((0..1000).map(|iter| (iter, Some(2.0))));
+        let plot = LossPlot::of(&own, std::slice::from_ref(&other), 400.0, false);
+        assert_eq!(plot.axis.to, 1999, "both are on it");
+        let at = |iter, loss| format!("{} {}", units_x(plot.axis.x(iter)), units_y(plot.scale.y(loss)));
+        let [[iterations, val]] = &plot.others[..] else { panic!("one other: {:?}", plot.others) };
+        assert!(iterations.contains(&at(1500, 9.0)), "its extremes too");
+        assert!(plot.iterations.ends_with(&at(999, 2.0)), "{}", plot.iterations);
+        assert!(n_points(val) == 2 && n_points(iterations) <= 4 * 201, "{val}");
+        let smooth = LossPlot::of(&own, &[other], 400.0, true);
+        assert_ne!(smooth.others[0][0], *iterations, "smoothed as its own is");
+        assert!(LossPlot::of(&Losses::default(), &[], 400.0, true).is_empty);
     }
 
     proptest! {
@@ -260,7 +332,7 @@ mod tests {
             let newest = losses.last().copied().flatten();
             let n = losses.len() as u64;
             let losses = of(losses.into_iter().enumerate().map(|(iter, loss)| (iter as u64, loss)));
-            let plot = LossPlot::of(&losses, width_px, true);
+            let plot = LossPlot::of(&losses, &[], width_px, true);
             // Four a column; where each is a stretch of its own, a dash of two.
             prop_assert!(n_points(&plot.iterations) <= 8 * (COLUMNS[1] + 1));
             prop_assert!(width_px.is_nan() || n_points(&plot.iterations) as f64 <= (width_px.max(60.0) / 2.0 + 1.0) * 8.0);

@@ -14,12 +14,12 @@ const GROUP: usize = 4;
 /// Decimals of a loss: as many as nanoGPT prints.
 const DECIMALS: u32 = 4;
 
-/// A printed iteration.
+/// What a printed iteration says of one thing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Its number.
     pub iter: u64,
-    /// Its loss; nothing where that was no number.
+    /// Its loss, or what else is followed; nothing where that was no number.
     pub loss: Option<f64>,
 }
 
@@ -39,6 +39,8 @@ pub struct Evaluation {
 pub struct Losses {
     iterations: Vec<Point>,
     evaluations: Vec<Evaluation>,
+    /// Learning rates and the gradients' norms, of runs that print them.
+    besides: [Vec<Point>; 2],
     /// Where the run is to end, if that is known.
     pub max_iters: Option<u64>,
 }
@@ -49,7 +51,15 @@ impl Losses {
         match what {
             What::RunConfig { max_iters, .. } => self.max_iters = max_iters.or(self.max_iters),
             What::RunUnplanned { max_iters, .. } => self.max_iters = *max_iters,
-            What::RunIteration(iteration) => self.take_iteration(iteration.iter, iteration.loss),
+            What::RunIteration(iteration) => {
+                self.take_iteration(iteration.iter, iteration.loss);
+                for (points, value) in self.besides.iter_mut().zip([iteration.learning_rate, iteration.gradient_norm]) {
+                    // A run that prints none has no list of nothing.
+                    if value.is_some() || !points.is_empty() {
+                        put(points, iteration.iter, value);
+                    }
+                }
+            }
             What::RunEvaluation(found) => self.take_evaluation(found.iter, found.train_loss, found.val_loss),
             _ => {}
         }
@@ -59,14 +69,19 @@ impl Losses {
     pub fn go_on(&mut self, live: &Self) {
         live.iterations.iter().for_each(|point| self.take_iteration(point.iter, point.loss));
         live.evaluations.iter().for_each(|found| self.take_evaluation(found.iter, found.train, found.val));
+        for (points, live) in self.besides.iter_mut().zip(&live.besides) {
+            live.iter().for_each(|point| put(points, point.iter, point.loss));
+        }
         self.max_iters = live.max_iters.or(self.max_iters);
     }
 
     /// Takes a printed iteration. A run that goes on from a checkpoint prints numbers again: the newer count.
     pub fn take_iteration(&mut self, iter: u64, loss: Option<f64>) {
-        self.iterations.truncate(self.iterations.partition_point(|point| point.iter < iter));
-        self.iterations.push(Point { iter, loss: loss.filter(|loss| loss.is_finite()) });
-        thin(&mut self.iterations, |point| point.loss);
+        // What was evaluated after it is of a way that was not gone.
+        if self.iterations.last().is_some_and(|last| last.iter >= iter) {
+            self.evaluations.truncate(self.evaluations.partition_point(|evaluation| evaluation.iter <= iter));
+        }
+        put(&mut self.iterations, iter, loss);
     }
 
     /// Takes a printed evaluation.
@@ -85,6 +100,11 @@ impl Losses {
     /// Those that are kept, ascending.
     pub fn evaluations(&self) -> &[Evaluation] {
         &self.evaluations
+    }
+
+    /// Learning rates, and the gradients' norms; empty where none are printed.
+    pub const fn besides(&self) -> &[Vec<Point>; 2] {
+        &self.besides
     }
 
     /// The newest iteration that anything is known of.
@@ -119,6 +139,13 @@ pub fn words(loss: Option<f64>) -> String {
     loss.map_or_else(|| "NaN".to_owned(), |loss| number(loss, DECIMALS))
 }
 
+/// Puts a value behind those of earlier iterations; those of later ones are of a way that was not gone.
+fn put(points: &mut Vec<Point>, iter: u64, value: Option<f64>) {
+    points.truncate(points.partition_point(|point| point.iter < iter));
+    points.push(Point { iter, loss: value.filter(|value| value.is_finite()) });
+    thin(points, |point| point.loss);
+}
+
 /// Halves a list that is too long: of each group its least, its greatest and its first that is no number stay, and the
 /// last group stays whole.
 fn thin<T: Copy>(points: &mut Vec<T>, value: impl Fn(&T) -> Option<f64>) {
@@ -146,6 +173,7 @@ fn thin<T: Copy>(points: &mut Vec<T>, value: impl Fn(&T) -> Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headroom_shared::protocol::run::Iteration;
     use proptest::prelude::*;
 
     fn of(points: &[(u64, Option<f64>)]) -> Losses {
@@ -181,6 +209,28 @@ mod tests {
         let losses = of(&[(0, Some(11.0)), (10, Some(9.0)), (20, Some(8.0)), (10, Some(8.5)), (20, Some(7.5))]);
         let kept: Vec<(u64, Option<f64>)> = losses.iterations().iter().map(|point| (point.iter, point.loss)).collect();
         assert_eq!(kept, [(0, Some(11.0)), (10, Some(8.5)), (20, Some(7.5))]);
+    }
+
+    #[test]
+    fn going_back_drops_evaluations_of_the_way_that_was_not_gone_and_what_was_printed_besides() {
+        let mut losses = Losses::default();
+        let iteration = |iter, learning_rate| {
+            What::RunIteration(Iteration { iter, loss: Some(3.0), learning_rate, ..Iteration::default() })
+        };
+        for iter in 0..40 {
+            losses.take(&iteration(iter, Some(1e-3 * iter as f64)));
+            if iter % 10 == 9 {
+                losses.take_evaluation(iter + 1, Some(3.0), Some(3.1));
+            }
+        }
+        losses.take(&iteration(20, Some(0.5)));
+        assert_eq!(losses.evaluations().iter().map(|found| found.iter).collect::<Vec<_>>(), [10, 20]);
+        let [rates, norms] = losses.besides();
+        assert_eq!((rates.len(), rates[20].loss), (21, Some(0.5)));
+        assert!(norms.is_empty(), "none was printed");
+        let mut all = Losses::default();
+        all.go_on(&losses);
+        assert_eq!(all.besides(), losses.besides());
     }
 
     #[test]

@@ -51,6 +51,28 @@ pub fn number(value: f64, decimals: u32) -> String {
     if value < 0.0 && !is_nothing { format!("−{digits}") } else { digits }
 }
 
+/// A number of any size with about four digits: `0.0312`, `1.250`, and `6.00e-4` as configs write small ones.
+pub fn figure(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        0.0 => number(value, 0),
+        100.0.. => number(value, 1),
+        1.0.. => number(value, 3),
+        0.01.. => number(value, 4),
+        _ => {
+            let (mut mantissa, mut exponent) = (value, 0);
+            // What rounds to one is one.
+            while mantissa.abs() < 0.9995 && exponent < EXPONENT_MAX {
+                (mantissa, exponent) = (mantissa * 10.0, exponent + 1);
+            }
+            format!("{}e-{exponent}", number(mantissa, 2))
+        }
+    }
+}
+
+/// Of the smallest number there is.
+const EXPONENT_MAX: u32 = 324;
+
 /// The least of 1, 2 and 5 times a power of ten that is no less, and the decimals it takes to write its multiples.
 pub fn round_step(least: f64) -> (f64, u32) {
     /// Beyond any reading; below, any difference that is seen.
@@ -90,6 +112,22 @@ mod tests {
         check(2.7, 3.3, 1.0, &["2.7", "2.8", "2.9", "3.0", "3.1", "3.2", "3.3"]);
         check(-2.0, 2.0, 1.0, &["−2", "−1", "0", "1", "2"]);
         check(3.0, 3.0, 1.0, &["3.0", "3.2", "3.4", "3.6", "3.8", "4.0"]);
+    }
+
+    #[test]
+    fn figures_have_about_four_digits() {
+        for (value, words) in [
+            (0.0, "0"),
+            (6e-4, "6.00e-4"),
+            (-1.234e-7, "−1.23e-7"),
+            (0.009_999, "1.00e-2"),
+            (0.0312, "0.0312"),
+            (1.25, "1.250"),
+            (1234.56, "1234.6"),
+            (5e-324, "4.94e-324"),
+        ] {
+            assert_eq!(figure(value), words);
+        }
     }
 
     proptest! {

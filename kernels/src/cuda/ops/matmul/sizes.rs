@@ -10,7 +10,7 @@ const SIDE_MAX: u64 = 1 << 31;
 
 /// Sizes as the kernels take them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(in crate::cuda) struct Sizes {
     pub n: u32,
     pub c: u32,
     pub oc: u32,
@@ -18,7 +18,7 @@ pub(super) struct Sizes {
 
 impl Sizes {
     /// From the elements of a tensor (N, C) and of the weight.
-    pub(super) fn new(op: &'static str, rows_len: u64, weight_len: u64, c: u64) -> Result<Self, CudaError> {
+    pub(in crate::cuda) fn new(op: &'static str, rows_len: u64, weight_len: u64, c: u64) -> Result<Self, CudaError> {
         if c == 0 {
             return Err(CudaError::Size { op, what: "C", value: 0, needed: "at least 1" });
         }
@@ -38,7 +38,7 @@ impl Sizes {
     }
 
     /// Of a linear layer, whose tensors are as long as each other says.
-    pub(super) fn of_forward(
+    pub(in crate::cuda) fn of_forward(
         op: &'static str,
         out: Slice<Bf16>,
         inp: Slice<Bf16>,
@@ -55,7 +55,7 @@ impl Sizes {
     }
 
     /// Whether one tensor is (N, C) and another (N, OC).
-    pub(super) fn check(
+    pub(in crate::cuda) fn check(
         self,
         op: &'static str,
         (narrow_name, narrow): (&'static str, Slice<Bf16>),
@@ -67,7 +67,7 @@ impl Sizes {
 
     /// Launches a kernel whose product has N rows and so many columns; nothing where it has none.
     #[track_caller]
-    pub(super) fn launch_rows(
+    pub(in crate::cuda) fn launch_rows(
         self,
         device: &Device,
         kernel: &Kernel,

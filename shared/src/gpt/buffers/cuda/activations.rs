@@ -3,10 +3,7 @@
 use serde::Serialize;
 
 use super::{List, Moment};
-use crate::gpt::{
-    GptConfig,
-    tensors::{Role, Stored, Tensor, TensorTooLarge},
-};
+use crate::gpt::tensors::{Role, Stored, Tensor, TensorTooLarge};
 
 /// How much of a block's forward is computed again in its backward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -26,6 +23,23 @@ pub enum Recompute {
 impl Recompute {
     /// All, those that take least time first.
     pub const ALL: [Self; 4] = [Self::None, Self::GeluAndLayernorm, Self::Attention, Self::Block];
+
+    /// As it is written on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::GeluAndLayernorm => "gelu",
+            Self::Attention => "attention",
+            Self::Block => "block",
+        }
+    }
+
+    /// The level of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// A tensor of a block: from which level on it is computed again, and when forward and backward need it.
@@ -104,11 +118,11 @@ pub static BLOCK_TENSORS: [BlockTensor; 12] = {
 
 /// Adds all activations, in the order in which the trainer takes them: the residual stream before each block and after
 /// the last, each block's, then what all blocks share, forward and backward, then what is on the way.
-pub(super) fn activations(list: &mut List, config: &GptConfig, recompute: &[Recompute]) -> Result<(), TensorTooLarge> {
+pub(super) fn activations(list: &mut List, drops: bool, recompute: &[Recompute]) -> Result<(), TensorTooLarge> {
     use Moment::{Again, AttProj, DAttProj, DAttention, DEncode, DFcProj, DQkv, Encode, FcProj, Head, Norm2};
-    let drops = config.dropout() > 0.0;
-    for layer in 0..=config.n_layer() {
-        let to = if layer < config.n_layer() { Moment::DNorm1 } else { Head };
+    let n_layer = recompute.len() as u64;
+    for layer in 0..=n_layer {
+        let to = if layer < n_layer { Moment::DNorm1 } else { Head };
         list.add(half(Tensor::Residual), Some(layer), (Encode, to))?;
     }
     for tensor in &BLOCK_TENSORS {

@@ -2,11 +2,15 @@
 
 use thiserror::Error;
 
-use super::{CudaTraining, Recompute};
+use super::{CudaTraining, Multiplier, Packed, Recompute, Run, sizes};
 use crate::{
     gpt::{GptConfig, tensors::TensorTooLarge},
     units::human_size,
 };
+
+/// What a run leaves of the memory that is free as it is planned. Code of kernels and room of their threads come out of
+/// it when a kernel is launched first, some 100 MiB with cuBLASLt's, and a desktop takes and gives back as much.
+pub const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Not even the least there is fits.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -22,6 +26,15 @@ pub struct DoesNotFit {
     pub free_bytes: u64,
 }
 
+/// An arena by its size alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sized {
+    /// What it takes, to the byte: what [`CudaTraining::new`] comes to.
+    pub bytes: u64,
+    /// What is computed again, by blocks.
+    pub recompute: Vec<Recompute>,
+}
+
 /// The arena that computes least again and fits `free_bytes`, what is free less what is left alone: levels are raised
 /// block by block, from the first on, and no level begins before every block has the one below.
 ///
@@ -32,23 +45,90 @@ pub fn plan(
     batch_size: u64,
     free_bytes: u64,
 ) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
-    let n_layer = usize::try_from(config.n_layer()).unwrap_or(usize::MAX);
-    let at = |step: usize| {
-        let (level, n_raised) = (step / n_layer, step % n_layer);
-        let of = |level: usize| Recompute::ALL[level.min(Recompute::ALL.len() - 1)];
-        let recompute = (0..n_layer).map(|layer| of(if layer < n_raised { level + 1 } else { level })).collect();
-        CudaTraining::new(config, batch_size, recompute)
-    };
-    // More steps never take more than one buffer more, which is shared: between levels it can rise by that, so that the
-    // steps are tried in their order.
-    let last = (Recompute::ALL.len() - 1) * n_layer;
-    let mut least = u64::MAX;
-    for step in 0..=last {
-        let arena = at(step)?;
-        if arena.bytes <= free_bytes {
-            return Ok(Ok(arena));
-        }
-        least = least.min(arena.bytes);
+    plan_with(config, batch_size, free_bytes, Multiplier::Own)
+}
+
+/// The same where others than our kernels may multiply matrices.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with(
+    config: &GptConfig,
+    batch_size: u64,
+    free_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
+    let Sized { bytes, recompute } = size_with(config, batch_size, free_bytes, multiplier)?;
+    if bytes > free_bytes {
+        return Ok(Err(DoesNotFit { needed_bytes: bytes, free_bytes }));
     }
-    Ok(Err(DoesNotFit { needed_bytes: least, free_bytes }))
+    CudaTraining::with_multiplier(config, batch_size, recompute, multiplier).map(Ok)
+}
+
+/// The size of the arena that [`plan`] chooses; where none fits, of the least there is.
+///
+/// # Errors
+/// A tensor is larger than any machine's memory.
+pub fn size(config: &GptConfig, batch_size: u64, free_bytes: u64) -> Result<Sized, TensorTooLarge> {
+    size_with(config, batch_size, free_bytes, Multiplier::Own)
+}
+
+fn size_with(
+    config: &GptConfig,
+    batch_size: u64,
+    free_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<Sized, TensorTooLarge> {
+    let run = Run::of(config, batch_size, multiplier);
+    let (whole_bytes, _) = sizes(&run.whole(config)?.wanted());
+    // What blocks keep adds up; what they share depends on which levels there are, and not on how many blocks have them.
+    let of_blocks = |levels: &[Recompute]| -> Result<(u64, u64), TensorTooLarge> {
+        let (kept_bytes, Packed { bytes, .. }) = sizes(&run.with_passing(run.list(), levels)?.wanted());
+        Ok((kept_bytes, bytes))
+    };
+    let n_layer = config.n_layer();
+    let mut least = Steps { n_layer, free_bytes, bytes: u64::MAX, levels: [Recompute::None; 2], n_raised: 0 };
+    for (index, &level) in Recompute::ALL.iter().enumerate() {
+        let (kept_bytes, shared_bytes) = of_blocks(&[level])?;
+        let others = whole_bytes.saturating_add(shared_bytes);
+        if least.fits(others.saturating_add(n_layer * kept_bytes), [level; 2], 0) {
+            break;
+        }
+        let Some(&above) = Recompute::ALL.get(index + 1) else { break };
+        // More raised blocks take less. Where the first is raised it can be more, by a buffer that is shared from there on:
+        // that is why steps are tried in their order.
+        let (raised_bytes, _) = of_blocks(&[above])?;
+        let (_, shared_bytes) = of_blocks(&[above, level])?;
+        let others = whole_bytes.saturating_add(shared_bytes);
+        let bytes = |n| others.saturating_add(n * raised_bytes).saturating_add((n_layer - n) * kept_bytes);
+        if (1..n_layer).any(|n_raised| least.fits(bytes(n_raised), [above, level], n_raised)) {
+            break;
+        }
+    }
+    Ok(least.sized())
+}
+
+/// The smallest step that was tried.
+struct Steps {
+    n_layer: u64,
+    free_bytes: u64,
+    bytes: u64,
+    /// Of the blocks that are raised, and of the others.
+    levels: [Recompute; 2],
+    n_raised: u64,
+}
+
+impl Steps {
+    /// Whether a step fits; then it is the smallest so far.
+    fn fits(&mut self, bytes: u64, levels: [Recompute; 2], n_raised: u64) -> bool {
+        if bytes < self.bytes {
+            *self = Self { bytes, levels, n_raised, ..*self };
+        }
+        bytes <= self.free_bytes
+    }
+
+    fn sized(&self) -> Sized {
+        let level = |layer| self.levels[usize::from(layer >= self.n_raised)];
+        Sized { bytes: self.bytes, recompute: (0..self.n_layer).map(level).collect() }
+    }
 }

@@ -78,6 +78,25 @@ fn gpt2_with_64_sequences_fits_a_card_of_12_gb() {
 }
 
 #[test]
+fn categories_in_the_fullest_moment_are_nearly_all_of_the_arena() {
+    for level in Recompute::ALL {
+        let arena = arena(level, 0.1);
+        let categories = arena.fullest();
+        let sum: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
+        assert!(sum <= arena.bytes && sum >= arena.bytes / 100 * 97, "{level:?}: {sum} of {}", arena.bytes);
+        assert!(categories.iter().all(|(_, bytes)| *bytes > 0) && categories.len() > 3);
+    }
+}
+
+#[test]
+fn a_level_is_found_by_its_name() {
+    for level in Recompute::ALL {
+        assert_eq!(Recompute::named(level.name()), Some(level));
+    }
+    assert_eq!(Recompute::named("all"), None);
+}
+
+#[test]
 fn more_room_never_computes_more_again() {
     let config = gpt2(4, 0.1);
     let mut before: Option<CudaTraining> = None;
@@ -102,4 +121,55 @@ fn what_does_not_fit_says_what_it_takes() {
     let error = plan(&gpt2(12, 0.0), 64, free_bytes).expect("small").expect_err("a gigabyte is too little");
     let least = arena(Recompute::Block, 0.0).bytes;
     assert!(error.needed_bytes <= least && error.needed_bytes > 4 * GIB, "{error}");
+}
+
+/// A whole number of blocks, so that the arena grows by that and by nothing else.
+#[test]
+fn the_librarys_room_is_planned_to_the_byte() {
+    let config = gpt2(12, 0.0);
+    let recompute = vec![Recompute::None; 12];
+    let own = CudaTraining::new(&config, 4, recompute.clone()).expect("small");
+    for (major, mebibytes) in [(8, 4), (9, 32), (12, 32)] {
+        let multiplier = Multiplier::cublaslt(major);
+        let with = CudaTraining::with_multiplier(&config, 4, recompute.clone(), multiplier).expect("small");
+        assert_eq!(with.bytes - own.bytes, mebibytes << 20, "{major}.x");
+        assert_eq!(with.slots.len(), own.slots.len() + 1);
+        let room =
+            with.slots.iter().find(|slot| slot.buffer.stored.tensor == Tensor::CublasWorkspace).expect("planned");
+        assert_eq!((room.buffer.bytes, room.alive), (mebibytes << 20, (Moment::FIRST, Moment::LAST)));
+    }
+    assert!(own.slots.iter().all(|slot| slot.buffer.stored.tensor != Tensor::CublasWorkspace));
+    let fits =
+        |free_bytes| plan_with(&config, 4, free_bytes, Multiplier::cublaslt(9)).expect("small").expect("it fits");
+    assert!(fits(own.bytes).recompute > own.recompute, "the room is not there for nothing");
+    assert_eq!(fits(own.bytes + (32 << 20)).recompute, own.recompute);
+}
+
+/// A run's size is told without its list, and is that of the list for every choice.
+#[test]
+fn a_size_is_that_of_the_arena() {
+    for (n_layer, batch_size, dropout) in [(1, 1, 0.0), (2, 3, 0.1), (12, 64, 0.0), (12, 64, 0.2), (5, 12, 0.0)] {
+        let config = gpt2(n_layer, dropout);
+        let (most, least) = (size(&config, batch_size, u64::MAX).expect("small"), size(&config, batch_size, 0));
+        let least = least.expect("small");
+        assert!(most.recompute.iter().all(|&level| level == Recompute::None) && least.bytes <= most.bytes);
+        let mut seen = BTreeSet::new();
+        for share in 0..=50 {
+            let free_bytes = least.bytes + (most.bytes - least.bytes) / 50 * share;
+            let sized = size(&config, batch_size, free_bytes).expect("small");
+            let arena = CudaTraining::new(&config, batch_size, sized.recompute.clone()).expect("small");
+            assert_eq!((sized.bytes, &sized.recompute), (arena.bytes, &arena.recompute));
+            seen.insert(sized.recompute);
+        }
+        assert!(seen.len() as u64 > n_layer, "{}", seen.len());
+    }
+}
+
+/// As many blocks as a plan may have are no more work than twelve, but for their parameters.
+#[test]
+fn a_thousand_blocks_are_planned() {
+    let config = gpt2(crate::gpt::MAX_N_LAYER, 0.0);
+    let sized = size(&config, 64, 0).expect("small");
+    assert_eq!(sized.recompute.len(), 1024);
+    assert!(size(&config, 64, sized.bytes).expect("small").bytes <= sized.bytes);
 }

@@ -27,6 +27,39 @@ pub const NORM_THREADS: u64 = 384;
 pub const NORM_WARPS: [u64; 3] = [1, 4, 12];
 /// Channels that each warp has room for.
 pub const NORM_COLUMNS: u64 = 768;
+/// Channels of a row, at most.
+pub const NORM_COLUMNS_MAX: u64 = NORM_WARPS[NORM_WARPS.len() - 1] * NORM_COLUMNS;
+
+/// Who multiplies matrices, as far as a run's memory depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Multiplier {
+    /// Kernels of ours, which need nothing besides the parts of sums.
+    #[default]
+    Own,
+    /// cuBLASLt, and our kernels for what it has no algorithm for.
+    CublasLt {
+        /// Room that it may use between the launches of a product.
+        workspace_bytes: u64,
+    },
+}
+
+impl Multiplier {
+    /// cuBLASLt with the room that NVIDIA recommends on cards of compute capability `major`.x: 32 MiB from Hopper on and 4
+    /// MiB before (cuBLAS library, `cublasSetWorkspace`).
+    #[must_use]
+    pub const fn cublaslt(major: u32) -> Self {
+        Self::CublasLt { workspace_bytes: if major >= 9 { 32 << 20 } else { 4 << 20 } }
+    }
+
+    /// Room that it may use between the launches of a product.
+    #[must_use]
+    pub const fn workspace_bytes(self) -> u64 {
+        match self {
+            Self::Own => 0,
+            Self::CublasLt { workspace_bytes } => workspace_bytes,
+        }
+    }
+}
 
 /// Rows of one part of a weight's gradient, a multiple of [`DEPTH`], for `n` rows.
 #[must_use]

@@ -1,41 +1,26 @@
-//! `headroom train` as a person starts it: what it prints, that it goes on where it stopped, and that nothing is lost.
+//! On the CPU: what a run prints, that it goes on where it stopped, and that nothing is lost.
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use headroom_kernels::rng::Stream;
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A folder with a data set of characters in it.
-fn folder() -> TempDir {
-    let folder = TempDir::new().expect("a folder");
-    let text = "The quick brown fox jumps over the lazy dog. ".repeat(40);
-    fs::write(folder.path().join("text.txt"), text).expect("a text");
-    let prepared =
-        headroom(folder.path(), &["data", "prepare", "text.txt", "--out", "data/fox"]).output().expect("it runs");
-    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
-    folder
-}
-
-fn headroom(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
-    command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::started::{finished, folder, headroom, losses, refused};
 
 /// A model that learns in no time, saved at every iteration.
-const TINY: [&str; 15] = [
+const TINY: [&str; 16] = [
     "train",
     "--json",
     "--threads",
     "1",
+    "--device=cpu",
     "--dataset=fox",
     "--n_layer=1",
     "--n_head=2",
@@ -51,21 +36,6 @@ const TINY: [&str; 15] = [
 
 fn tiny(folder: &Path, more: &[&str]) -> Command {
     headroom(folder, &[&TINY, more].concat())
-}
-
-#[track_caller]
-fn finished(command: &mut Command) -> Output {
-    let output = command.output().expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-/// The loss of each iteration, by its digits.
-fn losses(stdout: &[u8]) -> BTreeMap<u64, String> {
-    let text = String::from_utf8_lossy(stdout).into_owned();
-    // A program that was killed may leave half a line.
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter_map(|line| Some((line["iter"].as_u64()?, line.get("loss")?.to_string()))).collect()
 }
 
 #[test]
@@ -87,7 +57,16 @@ fn a_run_that_is_resumed_is_the_run_that_was_not() {
     let whole = losses(&finished(&mut tiny(folder.path(), &["--max_iters=12", "--out_dir=whole"])).stdout);
     let mut parts = losses(&finished(&mut tiny(folder.path(), &["--max_iters=5", "--out_dir=parts"])).stdout);
     // The checkpoint knows the rest.
-    let resume = ["train", "--json", "--threads", "1", "--init_from=resume", "--out_dir=parts", "--max_iters=12"];
+    let resume = [
+        "train",
+        "--json",
+        "--threads",
+        "1",
+        "--device=cpu",
+        "--init_from=resume",
+        "--out_dir=parts",
+        "--max_iters=12",
+    ];
     let rest = losses(&finished(&mut headroom(folder.path(), &resume)).stdout);
     assert_eq!(rest.keys().next(), Some(&6));
     parts.extend(rest);
@@ -177,21 +156,14 @@ fn a_plan_is_what_is_allocated() {
     assert_eq!(plan["bytes"].as_u64(), Some(parts));
 }
 
-#[track_caller]
-fn refused(folder: &Path, args: &[&str], code: i32, words: &[&str]) {
-    let output = headroom(folder, args).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    for word in words {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
-    }
-}
-
 #[test]
 fn what_cannot_be_trained_is_said() {
     let folder = folder();
-    let refused = |more: &[&str], code, words: &[&str]| refused(folder.path(), &[&TINY, more].concat(), code, words);
-    refused(&["--device=cuda"], 2, &["device", "CPU alone", "hint: --device=cpu"]);
+    let refused = |more: &[&str], code, words: &[&str]| refused(&mut tiny(folder.path(), more), code, words);
+    refused(&["--device=mps"], 2, &["device is \"mps\"", "auto, cpu, cuda, or cuda:1", "hint: --device=cpu"]);
+    refused(&["--dtype=int8"], 2, &["dtype is \"int8\"", "bfloat16"]);
+    refused(&["--recompute=all"], 2, &["\"all\" is none of auto, none, gelu, attention, block"]);
+    refused(&["--vram=12"], 2, &["12 bytes", "--vram 12GiB"]);
     refused(&["--n_head=3"], 2, &["n_embd is 8, which n_head 3 does not divide"]);
     refused(&["--beta1=1.5"], 2, &["beta1 is 1.5", "below 1"]);
     refused(&["--eval_interval=0"], 2, &["eval_interval is 0"]);
@@ -246,9 +218,10 @@ fn a_model_that_learnt_writes_what_it_learnt() {
     assert_eq!(text.chars().count(), "The quick".len() + 30 + 1);
     assert_eq!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "5", "--temperature", "2"]));
     assert_ne!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "6", "--temperature", "2"]));
-    refused(folder.path(), &["sample", "--ckpt", "out", "--prompt", "1"], 1, &["--prompt", "'1'"]);
-    refused(folder.path(), &["sample", "--ckpt", "nowhere"], 1, &["nowhere"]);
-    refused(folder.path(), &["sample"], 2, &["--ckpt"]);
+    let refused = |args: &[&str], code, words: &[&str]| refused(&mut headroom(folder.path(), args), code, words);
+    refused(&["sample", "--ckpt", "out", "--prompt", "1"], 1, &["--prompt", "'1'"]);
+    refused(&["sample", "--ckpt", "nowhere"], 1, &["nowhere"]);
+    refused(&["sample"], 2, &["--ckpt"]);
 }
 
 #[test]

@@ -1,10 +1,14 @@
-//! How near the CUDA ops that memory bounds come to what memory gives: `cargo bench -p headroom-kernels --features cuda
-//! --bench cuda_ops [OP...] [--rows N] [--parameters N]`. Prints a JSON line an op: the bytes that it has to move, the
-//! median time by the card's clock, and its bandwidth as a share of a copy's in the same run.
+//! How near the CUDA ops come to what the card gives: `cargo run --release -p headroom-kernels --features cuda --example
+//! cuda_ops -- [OP...] [--rows N] [--parameters N]`. Prints a JSON line an op: the bytes that it has to move, the median
+//! time by the card's clock, and its bandwidth as a share of a copy's in the same run; of products and attention the
+//! operations too. `cargo xtask gpu` holds those against the fastest product that it knows of on the card.
 //!
 //! Sizes are GPT-2's, with 64 sequences of 1,024 tokens and 124M parameters; a tensor of them is larger than the second
-//! cache of most cards, so that none has it there still. Without a card it says so and is done.
+//! cache of most cards, so that none has it there still. `--tiny` takes sizes that the emulated card computes in seconds,
+//! to see that all of it works. Without a card it says so and is done.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "figures are what a benchmark is for")]
+
+mod products;
 
 use std::error::Error;
 
@@ -30,33 +34,60 @@ use headroom_kernels::{
 };
 use serde_json::json;
 
-const C: u64 = 768;
-const T: u64 = 1024;
-const V: u64 = 50_257;
-const PADDED_V: u64 = 50_304;
+/// A model's dimensions, and how much is measured of it.
+#[derive(Clone, Copy)]
+struct Sizes {
+    c: u64,
+    heads: u64,
+    t: u64,
+    v: u64,
+    padded_v: u64,
+    rows: u64,
+    parameters: u64,
+    /// Runs of which the median is told, after some that are not counted.
+    runs: usize,
+    warm_up_runs: usize,
+}
+
+const GPT2: Sizes = Sizes {
+    c: 768,
+    heads: 12,
+    t: 1024,
+    v: 50_257,
+    padded_v: 50_304,
+    rows: 64 * 1024,
+    parameters: 124_475_904,
+    runs: 20,
+    warm_up_runs: 3,
+};
+const TINY: Sizes =
+    Sizes { c: 64, heads: 2, t: 32, v: 67, padded_v: 72, rows: 64, parameters: 4096, runs: 1, warm_up_runs: 0 };
 /// Rows of the classifier's chunk at most: 824 MB of logits.
 const CHUNK_ROWS: u64 = 8192;
-/// Runs of which the median is told, after some that are not counted.
-const RUNS: usize = 20;
-const WARM_UP_RUNS: usize = 3;
 
 /// What is measured, and for what sizes.
 struct Bench {
     device: Device,
     named: Vec<String>,
-    rows: u64,
-    parameters: u64,
+    sizes: Sizes,
     /// Bytes a second of a copy, read and written, in billions.
     copy: f64,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
-    let (mut rows, mut parameters, mut named) = (64 * T, 124_475_904, Vec::new());
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let mut sizes = if words.iter().any(|word| word == "--tiny") { TINY } else { GPT2 };
+    words.retain(|word| word != "--tiny");
+    let (mut words, mut named) = (words.into_iter(), Vec::new());
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--rows" => rows = words.next().ok_or("--rows needs a number")?.parse::<u64>()?.next_multiple_of(T),
-            "--parameters" => parameters = words.next().ok_or("--parameters needs a number")?.parse::<u64>()? / 8 * 8,
+            "--rows" => {
+                let rows: u64 = words.next().ok_or("--rows needs a number")?.parse()?;
+                sizes.rows = rows.next_multiple_of(sizes.t);
+            }
+            "--parameters" => {
+                sizes.parameters = words.next().ok_or("--parameters needs a number")?.parse::<u64>()? / 8 * 8;
+            }
             _ => named.push(word),
         }
     }
@@ -67,31 +98,44 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Ok(());
         }
     };
-    let mut bench = Bench { device, named, rows, parameters, copy: f64::NAN };
+    let mut bench = Bench { device, named, sizes, copy: f64::NAN };
     bench.copy()?;
     bench.rows_by_eights()?;
     bench.encoder()?;
     bench.layernorm()?;
     bench.classifier()?;
     bench.optimizer()?;
+    bench.products()?;
+    bench.attention()?;
     Ok(())
 }
 
 impl Bench {
     /// The median of some runs, in milliseconds.
     fn median_millis(&self, mut run: impl FnMut() -> Result<(), CudaError>) -> Result<f64, CudaError> {
-        for _ in 0..WARM_UP_RUNS {
+        for _ in 0..self.sizes.warm_up_runs {
             run()?;
         }
-        let mut millis = Vec::with_capacity(RUNS);
-        for _ in 0..RUNS {
+        let mut millis = Vec::with_capacity(self.sizes.runs);
+        for _ in 0..self.sizes.runs {
             millis.push(f64::from(self.device.millis(&mut run)?));
         }
         millis.sort_by(f64::total_cmp);
-        Ok(millis[RUNS / 2])
+        Ok(millis[self.sizes.runs / 2])
     }
 
+    /// Of an op that memory bounds.
     fn tell(&self, op: &str, bytes: u64, run: impl FnMut() -> Result<(), CudaError>) -> Result<(), CudaError> {
+        self.tell_work(op, bytes, None, run)
+    }
+
+    fn tell_work(
+        &self,
+        op: &str,
+        bytes: u64,
+        operations: Option<u64>,
+        run: impl FnMut() -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
         if !is_meant(&format!("cuda {op}"), &self.named) {
             return Ok(());
         }
@@ -100,8 +144,9 @@ impl Bench {
         println!(
             "{}",
             json!({
-                "card": self.device.card().name, "op": op, "rows": self.rows, "bytes": bytes, "ms": millis,
-                "gb_per_s": bandwidth, "of_copy": bandwidth / self.copy,
+                "card": self.device.card().name, "op": op, "rows": self.sizes.rows, "bytes": bytes, "ms": millis,
+                "gb_per_s": bandwidth, "of_copy": bandwidth / self.copy, "operations": operations,
+                "operations_per_second": operations.map(|n| n as f64 / millis * 1e3),
             })
         );
         Ok(())
@@ -113,14 +158,25 @@ impl Bench {
         Ok(zeros)
     }
 
+    /// Random numbers, the same piece again and again: a card multiplies zeros faster than what a model has.
+    fn random(&self, n: u64) -> Result<Allocation<Bf16>, CudaError> {
+        /// Divides no row's length, so that rows differ.
+        const PIECE: usize = 65_537;
+        let mut stream = Stream::new(1, 2);
+        #[expect(clippy::cast_possible_truncation, reason = "random numbers in the type of inputs")]
+        let piece: Vec<Bf16> = (0..PIECE).map(|_| Bf16::from_f32(stream.normal() as f32)).collect();
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        self.device.upload(&piece.iter().copied().cycle().take(n).collect::<Vec<_>>())
+    }
+
     /// A tensor of as many elements as the residual stream has.
     fn stream(&self) -> Result<Allocation<Bf16>, CudaError> {
-        self.zeros(self.rows * C)
+        self.random(self.sizes.rows * self.sizes.c)
     }
 
     fn copy(&mut self) -> Result<(), CudaError> {
-        let [from, to] = [self.zeros::<u8>(self.rows * C * 8), self.zeros(self.rows * C * 8)];
-        let (from, to) = (from?, to?);
+        let n = self.sizes.rows * self.sizes.c * 4;
+        let (from, to) = (self.random(n)?, self.zeros(n)?);
         let millis = self.median_millis(|| self.device.copy(to.slice(), from.slice()))?;
         self.copy = 2.0 * from.slice().bytes() as f64 / millis / 1e6;
         println!("{}", json!({ "card": self.device.card().name, "op": "copy", "ms": millis, "gb_per_s": self.copy }));
@@ -140,45 +196,45 @@ impl Bench {
 
     fn tokens(&self) -> Vec<u32> {
         // As text has them: the k-th most frequent about as often as 1 / k says.
-        let mut stream = Stream::new(1, 1);
+        let (mut stream, v) = (Stream::new(1, 1), self.sizes.v);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to below V")]
-        let token = |uniform: f64| ((V as f64).powf(uniform) - 1.0) as u32;
-        (0..self.rows).map(|_| token(stream.uniform())).collect()
+        let token = |uniform: f64| ((v as f64).powf(uniform) - 1.0) as u32;
+        (0..self.sizes.rows).map(|_| token(stream.uniform())).collect()
     }
 
     fn encoder(&self) -> Result<(), CudaError> {
-        let device = &self.device;
-        let (tokens, positions) = (self.tokens(), Positions { t: 1024, first: 0 });
-        let mut order = TokenOrder::new(V)?;
+        let (device, Sizes { c, t, v, rows, .. }) = (&self.device, self.sizes);
+        let positions = Positions { t: usize::try_from(t).unwrap_or(usize::MAX), first: 0 };
+        let (tokens, mut order) = (self.tokens(), TokenOrder::new(v)?);
         order.sort(&tokens)?;
         let n_different = order.n_different();
         let (inp, words, stream) = (device.upload(&tokens)?, device.upload(order.words())?, self.stream()?);
-        let (wte, wpe) = (self.zeros::<Bf16>(V * C)?, self.zeros::<Bf16>(T * C)?);
-        let n = self.rows * C;
+        let (wte, wpe) = (self.random(v * c)?, self.random(t * c)?);
+        let n = rows * c;
         self.tell("encoder_forward", 4 * n, || {
-            encoder_forward(device, stream.slice(), inp.slice(), wte.slice(), wpe.slice(), positions, C, None)
+            encoder_forward(device, stream.slice(), inp.slice(), wte.slice(), wpe.slice(), positions, c, None)
         })?;
-        let (dwte, dwpe) = (self.zeros(V * C)?, self.zeros(T * C)?);
+        let (dwte, dwpe) = (self.zeros(v * c)?, self.zeros(t * c)?);
         let gradients = encoder_backward::Gradients { dwte: dwte.slice(), dwpe: dwpe.slice() };
-        self.tell("encoder_backward", 4 * n + 8 * (T + n_different) * C, || {
-            encoder_backward(device, gradients, stream.slice(), (&order, words.slice()), positions, C, None)
+        self.tell("encoder_backward", 4 * n + 8 * (t + n_different) * c, || {
+            encoder_backward(device, gradients, stream.slice(), (&order, words.slice()), positions, c, None)
         })
     }
 
     fn layernorm(&self) -> Result<(), CudaError> {
-        let device = &self.device;
+        let (device, Sizes { c, rows, .. }) = (&self.device, self.sizes);
         let [inp, branch, out, residual] = [self.stream(), self.stream(), self.stream(), self.stream()];
         let (inp, branch, out, residual) = (inp?, branch?, out?, residual?);
         let (inp, branch, out, residual) = (inp.slice(), branch.slice(), out.slice(), residual.slice());
-        let (weight, mean, rstd) = (self.zeros(C)?, self.zeros(self.rows)?, self.zeros(self.rows)?);
+        let (weight, mean, rstd) = (self.random(c)?, self.zeros(rows)?, self.zeros(rows)?);
         let (weight, mean, rstd): (Slice<Bf16>, _, _) = (weight.slice(), mean.slice(), rstd.slice());
-        let (output, n) = (Output { out, mean, rstd }, self.rows * C);
+        let (output, n) = (Output { out, mean, rstd }, rows * c);
         self.tell("layernorm_forward", 4 * n, || layernorm_forward(device, output, inp, weight, Some(weight)))?;
         let stream = Residual { residual, inp, branch, dropout: None };
         self.tell("residual_layernorm_forward", 8 * n, || {
             residual_layernorm_forward(device, stream, output, weight, Some(weight))
         })?;
-        let (dweight, dbias, sums) = (self.zeros(C)?, self.zeros(C)?, device.allocate(sums_elements(self.rows, C)?)?);
+        let (dweight, dbias, sums) = (self.zeros(c)?, self.zeros(c)?, device.allocate(sums_elements(rows, c)?)?);
         let (dweight, dbias) = (dweight.slice(), Some(dbias.slice()));
         let gradients = layernorm_backward::Gradients { dinp: residual, dweight, dbias, accumulate: true };
         let saved = layernorm_backward::Saved { inp, mean, rstd };
@@ -188,20 +244,21 @@ impl Bench {
     }
 
     fn classifier(&self) -> Result<(), CudaError> {
-        let (device, rows) = (&self.device, self.rows.min(CHUNK_ROWS));
-        let (logits, targets) = (self.zeros(rows * PADDED_V)?, self.zeros(rows)?);
+        let (device, Sizes { v, padded_v, .. }) = (&self.device, self.sizes);
+        let rows = self.sizes.rows.min(CHUNK_ROWS);
+        let (logits, targets) = (self.random(rows * padded_v)?, self.zeros(rows)?);
         let (logits, targets) = (logits.slice(), targets.slice());
         let (losses, sum) = (self.zeros(rows)?, self.zeros(1)?);
         let losses = losses.slice();
-        let n = rows * PADDED_V;
-        self.tell("classifier_loss", 2 * n, || classifier(device, losses, logits, targets, V, None))?;
+        let n = rows * padded_v;
+        self.tell("classifier_loss", 2 * n, || classifier(device, losses, logits, targets, v, None))?;
         // What is read a second time comes from the second cache.
-        self.tell("classifier", 4 * n, || classifier(device, losses, logits, targets, V, Some(1e-4)))?;
+        self.tell("classifier", 4 * n, || classifier(device, losses, logits, targets, v, Some(1e-4)))?;
         self.tell("losses_sum", 4 * rows, || losses_sum(device, sum.slice(), losses, 1e-4, false))
     }
 
     fn optimizer(&self) -> Result<(), CudaError> {
-        let (device, n) = (&self.device, self.parameters);
+        let (device, n) = (&self.device, self.sizes.parameters);
         let [master, m, v, grad] = [self.zeros::<f32>(n), self.zeros(n), self.zeros(n), self.zeros(n)];
         let (weight, master, m, v, grad) = (self.zeros::<Bf16>(n)?, master?, m?, v?, grad?);
         let (norm, sums) = (self.zeros(1)?, device.allocate(N_SUMS)?);

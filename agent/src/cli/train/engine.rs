@@ -1,0 +1,144 @@
+//! On what a run is computed: planned when the run is put together, allocated when it starts.
+
+use std::{thread, time::Duration};
+
+use headroom_kernels::{
+    fast::{Trainer, gemm_rate},
+    training::Training,
+};
+use headroom_shared::gpt::{
+    GptConfig,
+    buffers::{Buffers, cpu_training},
+};
+
+use super::{Error, options::Request};
+use crate::{
+    cli::print,
+    train::{
+        card::{self, Asked, Chosen, Place},
+        memory::available_bytes,
+        settings::{Precision, RunSettings},
+    },
+};
+
+/// How long the threads multiply before a run, so that its operations can be told as a share of that.
+const RATE_TIME: Duration = Duration::from_millis(100);
+
+/// What computes.
+#[derive(Debug)]
+pub enum Engine {
+    /// Threads of the CPU.
+    Cpu {
+        /// What they take.
+        planned: Buffers,
+        /// How many.
+        threads: usize,
+    },
+    /// A card.
+    Card(Box<Chosen>),
+}
+
+/// A model that can learn.
+pub struct Ready {
+    /// It.
+    pub trainer: Box<dyn Training>,
+    /// Operations a second that it could make; none where that is not known.
+    pub peak_flops: Option<f64>,
+}
+
+fn asked<'a>(gpt: &'a GptConfig, run: &'a RunSettings, request: &Request) -> Asked<'a> {
+    Asked {
+        gpt,
+        batch_size: run.batch_size,
+        vram_bytes: request.vram_bytes,
+        is_float32: run.precision == Some(Precision::Float32),
+        recompute: request.recompute,
+        out_dir: &run.out_dir,
+    }
+}
+
+impl Engine {
+    /// Finds it, and plans the run for it. What a person would not expect is said.
+    ///
+    /// # Errors
+    /// There is no such card, or a tensor is larger than any machine's memory.
+    pub fn of(request: &Request, run: &RunSettings, gpt: &GptConfig) -> Result<Self, Error> {
+        let why = match card::place(run.device, &asked(gpt, run, request))? {
+            Place::Card(chosen) => {
+                if run.precision == Some(Precision::Float16) {
+                    print::note(
+                        "dtype is float16: the card trains in bfloat16, which is as small and overflows less.\n",
+                    );
+                }
+                return Ok(Self::Card(chosen));
+            }
+            Place::Cpu(why) => why,
+        };
+        if let Some(why) = why {
+            print::note(&format!("Trains on the CPU: {why}.\n"));
+        }
+        let threads = request.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        Ok(Self::Cpu { planned: cpu_training(gpt, run.batch_size, threads as u64)?, threads })
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn planned_bytes(&self) -> u64 {
+        match self {
+            Self::Cpu { planned, .. } => planned.bytes(),
+            Self::Card(chosen) => chosen.plan.bytes,
+        }
+    }
+
+    /// As nanoGPT's `device` names it.
+    #[must_use]
+    pub fn device_name(&self) -> String {
+        match self {
+            Self::Cpu { .. } => "cpu".to_owned(),
+            Self::Card(chosen) => chosen.device_name(),
+        }
+    }
+
+    /// Refuses what does not fit, before anything is touched.
+    ///
+    /// # Errors
+    /// [`Error::DoesNotFit`], or [`Error::Card`].
+    pub fn check(&self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<(), Error> {
+        match self {
+            Self::Cpu { planned, .. } => {
+                let planned_bytes = planned.bytes();
+                match available_bytes().filter(|&available| available < planned_bytes) {
+                    Some(available_bytes) => Err(Error::DoesNotFit { planned_bytes, available_bytes }),
+                    None => Ok(()),
+                }
+            }
+            Self::Card(chosen) => Ok(chosen.check(&asked(gpt, run, request))?),
+        }
+    }
+
+    /// Allocates the run, all of it at once.
+    ///
+    /// # Errors
+    /// Its memory was taken by others meanwhile, its threads cannot be started, or the card fails.
+    pub fn ready(&mut self, gpt: &GptConfig, run: &RunSettings, request: &Request) -> Result<Ready, Error> {
+        match self {
+            Self::Cpu { threads, .. } => {
+                let trainer = Trainer::new(gpt, run.batch_size, *threads)?;
+                let peak_flops = Some(gemm_rate(trainer.team(), RATE_TIME));
+                Ok(Ready { trainer: Box::new(trainer), peak_flops })
+            }
+            Self::Card(chosen) => {
+                let trainer = chosen.trainer(&asked(gpt, run, request))?;
+                for note in trainer.products().notes() {
+                    print::note(&format!("{note}\n"));
+                }
+                let peak_flops = chosen.peak_flops();
+                if peak_flops.is_none() {
+                    let name = &chosen.device.card().name;
+                    print::note(&format!("How fast {name} could be is not known: no utilisation (mfu) is told.\n"));
+                }
+                Ok(Ready { trainer: Box::new(trainer), peak_flops: peak_flops.map(|peak| peak as f64) })
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Why nothing is trained, in words for the person who started it.
+
+use std::io;
+
+use headroom_kernels::{fast::TrainerError, training::TrainingError};
+use headroom_shared::{
+    gpt::{GptConfigError, tensors::TensorTooLarge},
+    units::human_size,
+};
+use thiserror::Error;
+
+use crate::{
+    cli::plan,
+    data::{dataset::DatasetError, prepare},
+    train::{
+        card::CardError, checkpoint::CheckpointError, pretrained::PretrainedError, run::RunError,
+        settings::SettingsError,
+    },
+};
+
+/// Why nothing is trained.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A config file.
+    #[error(transparent)]
+    Config(#[from] plan::Error),
+    /// A value no run can have.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// What a checkpoint's or the data's vocabulary makes of the shape.
+    #[error(transparent)]
+    Shape(#[from] GptConfigError),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] DatasetError),
+    /// The built-in data.
+    #[error(transparent)]
+    Prepare(#[from] prepare::Error),
+    /// A vocabulary that the data leave.
+    #[error("the model has {model} tokens, and the data set {dataset} has {data}")]
+    Vocabulary {
+        /// The model's.
+        model: u64,
+        /// The data's.
+        data: u64,
+        /// Its name.
+        dataset: String,
+    },
+    /// A checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Weights.
+    #[error(transparent)]
+    Weights(#[from] PretrainedError),
+    /// Weights that are named and not here.
+    #[error("there are no weights {name:?} on this machine")]
+    NoWeights {
+        /// As given.
+        name: String,
+    },
+    /// A model beyond any machine.
+    #[error(transparent)]
+    Tensor(#[from] TensorTooLarge),
+    /// A model beyond this one.
+    #[error("the run takes {} of memory, and this machine has {} left", human_size(*planned_bytes), human_size(*available_bytes))]
+    DoesNotFit {
+        /// What it takes.
+        planned_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+    },
+    /// A card.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// The model or its threads.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
+    /// What it was to be given.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
+    /// The interrupt key.
+    #[error("Ctrl-C cannot be listened for: {0}")]
+    Signal(io::Error),
+    /// The run itself.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Error {
+    /// What to try instead.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Config(error) => error.hint(),
+            Self::Settings(error) => error.hint(),
+            Self::Data(error) => error.hint(),
+            Self::Prepare(error) => error.hint(),
+            Self::Checkpoint(error) => error.hint(),
+            Self::Weights(error) => error.hint(),
+            Self::Card(error) => error.hint(),
+            Self::Run(error) => error.hint(),
+            Self::Vocabulary { .. } => Some("name the data set that the model was trained on, or leave --vocab_size out".to_owned()),
+            Self::NoWeights { .. } => Some(
+                "--init_from= takes a safetensors file, its folder, scratch, resume, or gpt2, gpt2-medium, gpt2-large or \
+                 gpt2-xl once a tool of Hugging Face has downloaded it"
+                    .to_owned(),
+            ),
+            Self::DoesNotFit { .. } => Some("a smaller --batch_size= takes less; `headroom train --plan` says what".to_owned()),
+            Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Training(_) | Self::Signal(_) => None,
+        }
+    }
+
+    /// Whether what was asked for can be meant at all.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Settings(_) | Self::Shape(_) | Self::Tensor(_))
+    }
+}

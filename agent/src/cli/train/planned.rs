@@ -1,0 +1,161 @@
+//! What a run is to allocate, in words and as JSON; what it did allocate, held against that.
+
+use headroom_shared::{
+    gpt::{
+        GptConfig,
+        buffers::{
+            Buffer,
+            cuda::{CudaTraining, Recompute, Slot},
+        },
+        tensors::Category,
+    },
+    units::human_size,
+};
+use serde_json::{Map, Value as Json, json};
+
+use super::engine::Engine;
+use crate::train::{card::Chosen, memory::available_bytes};
+
+/// The schema's number.
+const SCHEMA: u32 = 1;
+
+/// The plan, alone.
+pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
+    if !is_json {
+        return words(engine);
+    }
+    let by_category: Map<String, Json> =
+        categories(engine).into_iter().map(|(category, bytes)| (category.name().to_owned(), bytes.into())).collect();
+    let mut document = json!({
+        "schema": SCHEMA,
+        "parameters": gpt.n_parameters(),
+        "device": engine.device_name(),
+        "bytes": engine.planned_bytes(),
+        "by_category": by_category,
+    });
+    let more = match engine {
+        Engine::Cpu { planned, .. } => {
+            let free_bytes = available_bytes();
+            json!({
+                "free_bytes": free_bytes,
+                "reserve_bytes": 0,
+                "fits": free_bytes.is_none_or(|free_bytes| planned.bytes() <= free_bytes),
+                "buffers": planned.all().iter().map(buffer).collect::<Vec<_>>(),
+            })
+        }
+        Engine::Card(chosen) => {
+            let Chosen { device, room, plan, fits, .. } = &**chosen;
+            json!({
+                "card": device.card().name,
+                "total_bytes": room.total_bytes,
+                "free_bytes": room.free_bytes,
+                "reserve_bytes": room.reserve_bytes,
+                "fits": fits,
+                "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
+                "chunk_rows": plan.chunk_rows,
+                "multiplied_by": chosen.multiplied_by(),
+                "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
+            })
+        }
+    };
+    if let (Json::Object(document), Json::Object(more)) = (&mut document, more) {
+        document.extend(more);
+    }
+    format!("{document:#}\n")
+}
+
+fn buffer(buffer: &Buffer) -> Json {
+    json!({ "name": buffer.name(), "elements": buffer.elements, "bytes": buffer.bytes })
+}
+
+/// A buffer with its place, which others may have in other moments.
+fn slot(slot: &Slot) -> Json {
+    let mut json = buffer(&slot.buffer);
+    json["offset"] = slot.offset.into();
+    json
+}
+
+/// On the CPU of all buffers, on a card of those that are needed in its fullest moment.
+fn categories(engine: &Engine) -> Vec<(Category, u64)> {
+    match engine {
+        Engine::Cpu { planned, .. } => {
+            let of = |category| {
+                let buffers = planned.all().iter().filter(|buffer| buffer.category() == category);
+                buffers.map(|buffer| buffer.bytes).sum()
+            };
+            Category::ALL.into_iter().map(|category| (category, of(category))).filter(|(_, bytes)| *bytes > 0).collect()
+        }
+        Engine::Card(chosen) => chosen.plan.fullest(),
+    }
+}
+
+/// The plan in words: how much, of what, and on a card what is computed again and what is free.
+pub fn words(engine: &Engine) -> String {
+    let bytes = engine.planned_bytes();
+    let mut text = format!("It will allocate {} ({bytes} bytes):\n", human_size(bytes));
+    let mut line = |bytes: u64, what: &str| text.push_str(&format!("  {:>10}  {what}\n", human_size(bytes)));
+    let categories = categories(engine);
+    for (category, bytes) in &categories {
+        line(*bytes, &category.text().to_string());
+    }
+    if let Engine::Card(chosen) = engine {
+        let in_fullest: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
+        line(bytes.saturating_sub(in_fullest), "between buffers, and of other moments than the fullest");
+        text.push_str(&format!("Computed again in backward: {}.\n", levels(&chosen.plan)));
+        let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        text.push_str(&format!("Matrices are multiplied by {}{why}.\n", chosen.multiplied_by()));
+        text.push_str(&format!(
+            "Free on the card: {} of {}, of which {} are left alone.\n",
+            human_size(chosen.room.free_bytes),
+            human_size(chosen.room.total_bytes),
+            human_size(chosen.room.reserve_bytes)
+        ));
+    }
+    text
+}
+
+/// What is computed again, by runs of blocks.
+fn levels(plan: &CudaTraining) -> String {
+    let what = |level| match level {
+        Recompute::None => "nothing",
+        Recompute::GeluAndLayernorm => "GELU and layer norms",
+        Recompute::Attention => "attention, GELU and layer norms",
+        Recompute::Block => "everything",
+    };
+    if plan.recompute.iter().all(|&level| level == Recompute::None) {
+        return what(Recompute::None).to_owned();
+    }
+    let mut first = 0;
+    let mut parts = vec![];
+    for blocks in plan.recompute.chunk_by(|one, other| one == other) {
+        let last = first + blocks.len() - 1;
+        let of = match blocks {
+            _ if blocks.len() == plan.recompute.len() => "every block".to_owned(),
+            [_] => format!("block {first}"),
+            _ => format!("blocks {first} to {last}"),
+        };
+        parts.push(format!("{} of {of}", what(blocks[0])));
+        first = last + 1;
+    }
+    parts.join(", ")
+}
+
+/// What computes, as the end of "On".
+pub fn engine(engine: &Engine) -> String {
+    match engine {
+        Engine::Cpu { threads, .. } => format!("the CPU, {threads} threads, float32"),
+        Engine::Card(chosen) => {
+            let name = &chosen.device.card().name;
+            format!("{name} ({}), bfloat16 with weights and moments in float32", chosen.device_name())
+        }
+    }
+}
+
+/// What was allocated, held against the plan.
+pub fn allocated(bytes: u64, planned: u64) -> String {
+    if bytes == planned {
+        format!("Allocated {bytes} bytes, as planned.\n")
+    } else {
+        format!("Allocated {bytes} bytes, {} other than planned; please report it.\n", bytes.abs_diff(planned))
+    }
+}

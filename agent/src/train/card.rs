@@ -1,0 +1,292 @@
+//! Which card a run takes, and how much of its memory: chosen and planned before anything is allocated.
+
+use std::path::Path;
+
+use headroom_kernels::cuda::{self, CublasLt, CudaError, Device, Own, Products, cards, cublaslt, shape};
+use headroom_shared::{
+    dtype::Dtype,
+    gpt::{
+        GptConfig,
+        buffers::cuda::{CudaTraining, Multiplier, RESERVE_BYTES, Recompute, plan_with},
+        tensors::TensorTooLarge,
+    },
+    hardware,
+    protocol::gpu::Process,
+};
+
+use super::{
+    device::Wanted,
+    shortage::{self, Moment, Shortage},
+};
+use crate::telemetry;
+
+/// What a run asks of a card.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The model.
+    pub gpt: &'a GptConfig,
+    /// Sequences a micro-batch.
+    pub batch_size: u64,
+    /// The card's memory, where it is to be planned as though there were no more.
+    pub vram_bytes: Option<u64>,
+    /// Whether nothing less than float32 is to be computed with.
+    pub is_float32: bool,
+    /// What is computed again, in every block; the planner's choice where nobody says.
+    pub recompute: Option<Recompute>,
+    /// The run's folder, where cuBLASLt's choices stay with its checkpoint: a run that goes on multiplies as before.
+    pub out_dir: &'a Path,
+}
+
+/// Why there is no card for a run.
+#[derive(Debug, thiserror::Error)]
+pub enum CardError {
+    /// The driver or the card.
+    #[error("{error}{}", shortage::held(.holders))]
+    Cuda {
+        /// What it says.
+        error: Box<CudaError>,
+        /// Who else is on the card, where memory is what it lacks.
+        holders: Vec<Process>,
+    },
+    /// The card computes in 16 bits.
+    #[error("dtype is float32, and a card trains in bfloat16, with weights, gradients and moments kept in float32")]
+    Float32,
+    /// The library that was named to multiply.
+    #[error(transparent)]
+    CublasLt(cublaslt::Absent),
+    /// A model beyond any card.
+    #[error(transparent)]
+    Tensor(#[from] TensorTooLarge),
+    /// Memory.
+    #[error(transparent)]
+    Memory(#[from] Box<Shortage>),
+}
+
+impl From<CudaError> for CardError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda { error: Box::new(error), holders: vec![] }
+    }
+}
+
+impl CardError {
+    /// What to try.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        let cpu = "--device=cpu trains on the CPU";
+        match self {
+            Self::Cuda { error, .. } => Some(match &**error {
+                CudaError::NoDriver { .. } => {
+                    format!("install NVIDIA's driver, or name its library with {}; {cpu}", cuda::driver::VARIABLE)
+                }
+                CudaError::DriverTooOld { .. } => {
+                    format!("install driver {} or newer; {cpu}", cuda::driver::NEEDED_RELEASE)
+                }
+                CudaError::NoSuchCard { .. } => format!("`headroom doctor` lists the cards; {cpu}"),
+                CudaError::NoRoomForContext { .. } => format!("end what holds its memory; {cpu}"),
+                _ => cpu.to_owned(),
+            }),
+            Self::Float32 => Some("--dtype=bfloat16 trains on the card; --device=cpu computes in float32".to_owned()),
+            Self::CublasLt(_) => Some(format!(
+                "{}={} multiplies with our own kernels; unset, the library is looked for",
+                cublaslt::VARIABLE,
+                cublaslt::OFF
+            )),
+            Self::Tensor(_) => None,
+            Self::Memory(shortage) => Some(shortage.hint()),
+        }
+    }
+}
+
+/// Bytes of a card, as a plan is held against them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The whole of its memory, or what is to be taken for it.
+    pub total_bytes: u64,
+    /// What nobody has of that.
+    pub free_bytes: u64,
+    /// What is left alone of that.
+    pub reserve_bytes: u64,
+}
+
+impl Room {
+    /// What a run may take.
+    #[must_use]
+    pub const fn usable_bytes(self) -> u64 {
+        self.free_bytes.saturating_sub(self.reserve_bytes)
+    }
+
+    /// What the driver says now. Of a card that is to be taken for a smaller one, what is used stays used.
+    fn of(device: &Device, vram_bytes: Option<u64>) -> Result<Self, CudaError> {
+        let cuda::Memory { free_bytes, total_bytes } = device.memory()?;
+        let used_bytes = total_bytes.saturating_sub(free_bytes);
+        let total_bytes = vram_bytes.map_or(total_bytes, |vram_bytes| vram_bytes.min(total_bytes));
+        let free_bytes = total_bytes.saturating_sub(used_bytes);
+        Ok(Self { total_bytes, free_bytes, reserve_bytes: RESERVE_BYTES })
+    }
+}
+
+/// A card that a run can take.
+#[derive(Debug)]
+pub struct Chosen {
+    /// It, opened: its context is what was taken of its memory.
+    pub device: Device,
+    /// What was free then.
+    pub room: Room,
+    /// What the run is to take; the least there is where that does not fit.
+    pub plan: CudaTraining,
+    /// Whether it fits.
+    pub fits: bool,
+    /// Who multiplies matrices; it goes to the trainer.
+    products: Box<dyn Products>,
+    /// Why that is not cuBLASLt.
+    pub why_own: Option<cublaslt::Absent>,
+}
+
+/// Where a run is computed.
+#[derive(Debug)]
+pub enum Place {
+    /// On the CPU, and why not on a card, where a card would have been taken.
+    Cpu(Option<String>),
+    /// On a card.
+    Card(Box<Chosen>),
+}
+
+/// Finds the card for a run: the one that is named, else the first that can. Where one could and has no room, the run is
+/// planned for it all the same, so that it can be said what is missing.
+///
+/// # Errors
+/// A card is asked for and there is none that can; a model beyond any card.
+pub fn place(wanted: Wanted, asked: &Asked<'_>) -> Result<Place, CardError> {
+    let card = |chosen| Ok(Place::Card(Box::new(chosen)));
+    match wanted {
+        Wanted::Cpu => Ok(Place::Cpu(None)),
+        Wanted::Cuda(_) if asked.is_float32 => Err(CardError::Float32),
+        Wanted::Cuda(Some(index)) => card(open(index, asked)?),
+        Wanted::Cuda(None) => card(first(asked)?),
+        Wanted::Auto => match first(asked) {
+            Ok(_) if asked.is_float32 => Ok(Place::Cpu(Some(CardError::Float32.to_string()))),
+            Ok(chosen) => card(chosen),
+            // A card that others fill is one that can: its owner is to know.
+            Err(CardError::Cuda { error, .. }) if !matches!(*error, CudaError::NoRoomForContext { .. }) => {
+                Ok(Place::Cpu(Some(error.to_string())))
+            }
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// The first card that can, with room before those without.
+fn first(asked: &Asked<'_>) -> Result<Chosen, CardError> {
+    shape::check(asked.gpt)?;
+    let (mut full, mut refused) = (None, None);
+    for card in cards()? {
+        match open(card.index, asked) {
+            Ok(chosen) if chosen.fits => return Ok(chosen),
+            Ok(chosen) => full = full.or(Some(chosen)),
+            Err(error @ CardError::Cuda { .. }) => refused = refused.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    full.ok_or_else(|| refused.unwrap_or_else(|| CudaError::NoCard.into()))
+}
+
+fn open(index: u32, asked: &Asked<'_>) -> Result<Chosen, CardError> {
+    shape::check(asked.gpt)?;
+    let device = Device::open(index).map_err(|error| {
+        let is_full = matches!(error, CudaError::NoRoomForContext { .. });
+        let uuid = || cards().ok()?.into_iter().find(|card| card.index == index).map(|card| card.uuid);
+        let holders = is_full.then(|| telemetry::holders(&uuid()?)).flatten().unwrap_or_default();
+        CardError::Cuda { error: Box::new(error), holders }
+    })?;
+    let (products, why_own): (Box<dyn Products>, _) = match CublasLt::find(&device, Some(asked.out_dir)) {
+        Ok(library) => (Box::new(library), None),
+        Err(absent) if absent.is_error() => return Err(CardError::CublasLt(absent)),
+        Err(absent) => (Box::new(Own), Some(absent)),
+    };
+    // After the library is there, which has memory of its own.
+    let room = Room::of(&device, asked.vram_bytes)?;
+    let (plan, fits) = planned(asked, room.usable_bytes(), products.multiplier())?;
+    Ok(Chosen { device, room, plan, fits, products, why_own })
+}
+
+/// What the run is to take, and whether there is so much.
+fn planned(
+    asked: &Asked<'_>,
+    usable_bytes: u64,
+    multiplier: Multiplier,
+) -> Result<(CudaTraining, bool), TensorTooLarge> {
+    let whole = |level| {
+        let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
+        CudaTraining::with_multiplier(asked.gpt, asked.batch_size, vec![level; n_layer], multiplier)
+    };
+    if let Some(level) = asked.recompute {
+        let plan = whole(level)?;
+        let fits = plan.bytes <= usable_bytes;
+        return Ok((plan, fits));
+    }
+    match plan_with(asked.gpt, asked.batch_size, usable_bytes, multiplier)? {
+        Ok(plan) => Ok((plan, true)),
+        Err(_) => Ok((whole(Recompute::Block)?, false)),
+    }
+}
+
+impl Chosen {
+    /// Its name as a run's `device`.
+    #[must_use]
+    pub fn device_name(&self) -> String {
+        format!("cuda:{}", self.device.card().index)
+    }
+
+    /// Operations a second that its tensor cores can in bfloat16; none where the card is in no table of ours.
+    #[must_use]
+    pub fn peak_flops(&self) -> Option<u64> {
+        let card = self.device.card();
+        hardware::reported(&card.name, Some(card.total_bytes))?.peak_flops(Dtype::Bfloat16)
+    }
+
+    /// Refuses a plan that does not fit.
+    ///
+    /// # Errors
+    /// [`CardError::Memory`].
+    pub fn check(&self, asked: &Asked<'_>) -> Result<(), CardError> {
+        if self.fits { Ok(()) } else { Err(self.shortage(self.room, Moment::Plan, asked).into()) }
+    }
+
+    /// Who multiplies matrices, for the person who starts the run.
+    #[must_use]
+    pub fn multiplied_by(&self) -> String {
+        self.products.name()
+    }
+
+    /// The trainer, with everything that was planned.
+    ///
+    /// # Errors
+    /// [`CardError::Memory`] where memory was taken since it was planned, and then nothing is; else the card.
+    pub fn trainer(&mut self, asked: &Asked<'_>) -> Result<cuda::Trainer, CardError> {
+        let products = std::mem::replace(&mut self.products, Box::new(Own));
+        cuda::Trainer::with_products(&self.device, asked.gpt, self.plan.clone(), products).map_err(
+            |error| match error {
+                CudaError::OutOfDeviceMemory { free_bytes, .. } => {
+                    // What the driver said is free then; where it was enough, it does not lie together.
+                    let room = Room::of(&self.device, asked.vram_bytes).unwrap_or(Room { free_bytes, ..self.room });
+                    self.shortage(room, Moment::Allocation, asked).into()
+                }
+                error => error.into(),
+            },
+        )
+    }
+
+    fn shortage(&self, room: Room, moment: Moment, asked: &Asked<'_>) -> Box<Shortage> {
+        let card = self.device.card();
+        Box::new(Shortage {
+            card: format!("{} (cuda:{})", card.name, card.index),
+            needed_bytes: self.plan.bytes,
+            room,
+            moment,
+            is_least: self.plan.recompute.iter().all(|&level| level == Recompute::Block),
+            batch_size: asked.batch_size,
+            fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), self.plan.multiplier),
+            holders: telemetry::holders(&card.uuid),
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! What `headroom train` says of itself: its allocation, which is its plan, and why it ended.
+
+use std::{ffi::OsString, path::Path};
+
+use headroom_shared::{
+    hardware::{context, reported},
+    protocol::run::PlanSummary,
+};
+
+use crate::watch::planned::Card;
+
+/// What a plan calls the one phase that such a run has.
+const PHASE: &str = "training";
+/// Characters of a last word that are kept.
+const LAST_WORD_CHARS_MAX: usize = 1000;
+/// What begins an error of this program's.
+const ERROR: &str = "headroom: ";
+
+/// What is known of a run of `headroom train`.
+#[derive(Debug, Default)]
+pub struct Builtin {
+    /// Whether the run is one.
+    pub is: bool,
+    /// It said that it computes on the CPU.
+    pub is_on_cpu: bool,
+    /// What it allocates.
+    pub bytes: Option<u64>,
+    /// What it computes again.
+    pub recompute: Option<String>,
+    /// What was told of that.
+    told: Option<PlanSummary>,
+}
+
+impl Builtin {
+    /// Of a command, which may be this program's by its words.
+    pub fn of(command: &[OsString]) -> Self {
+        let program = command.first().and_then(|program| Path::new(program).file_stem());
+        let is = program.is_some_and(|name| name == "headroom") && command.get(1).is_some_and(|word| word == "train");
+        Self { is, ..Self::default() }
+    }
+
+    /// Its plan, where it is new: on a card, the context besides. None before the allocation and the card are known.
+    pub fn plan(&mut self, card: Option<&Card>) -> Option<PlanSummary> {
+        let bytes = self.bytes?;
+        let (name, context_bytes) = match card {
+            _ if self.is_on_cpu => ("CPU".to_owned(), 0),
+            Some(card) => on_card(card),
+            None => return None,
+        };
+        let peak_bytes = bytes.saturating_add(context_bytes);
+        let plan = PlanSummary {
+            card: name,
+            // It ends at once where it does not.
+            fits: true,
+            peak_bytes,
+            max_memory_allocated: bytes,
+            max_memory_reserved: bytes,
+            phases: vec![(PHASE.to_owned(), peak_bytes)],
+            is_builtin: true,
+            recompute: self.recompute.clone(),
+        };
+        (self.told.as_ref() != Some(&plan)).then(|| {
+            self.told = Some(plan.clone());
+            plan
+        })
+    }
+}
+
+fn on_card(card: &Card) -> (String, u64) {
+    let (name, device) = match card {
+        Card::Named(name) => (name.clone(), headroom_shared::hardware::find(name).ok()),
+        Card::Measured { name, total_bytes } => (name.clone(), reported(name, *total_bytes)),
+    };
+    let Some(device) = device else { return (name, 0) };
+    let loading = context::ModuleLoading::Lazy;
+    (device.name.to_string(), context::context_bytes(device.compute_capability, device.sm_count, loading).bytes)
+}
+
+/// The last words of a run of ours that failed: its error, with what to try instead.
+pub fn last_words(tail: &str) -> Option<String> {
+    let at = tail.match_indices(ERROR).filter(|(at, _)| *at == 0 || tail[..*at].ends_with('\n')).last()?.0;
+    let words = tail[at + ERROR.len()..].trim();
+    (!words.is_empty()).then(|| words.chars().take(LAST_WORD_CHARS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_told_once_and_when_its_card_is_known() {
+        let mut builtin = Builtin { is: true, bytes: Some(1 << 30), ..Builtin::default() };
+        assert_eq!(builtin.plan(None), None);
+        let card = Card::Measured { name: "NVIDIA GeForce RTX 4070".to_owned(), total_bytes: Some(12 << 30) };
+        let plan = builtin.plan(Some(&card)).expect("it is known");
+        assert_eq!((&*plan.card, plan.is_builtin, plan.max_memory_allocated), ("GeForce RTX 4070", true, 1 << 30));
+        assert!(plan.peak_bytes > 1 << 30 && plan.phases == [("training".to_owned(), plan.peak_bytes)]);
+        assert_eq!(builtin.plan(Some(&card)), None);
+        let mut on_cpu = Builtin { is: true, is_on_cpu: true, bytes: Some(7), ..Builtin::default() };
+        assert_eq!(on_cpu.plan(None).map(|plan| (plan.card, plan.peak_bytes)), Some(("CPU".to_owned(), 7)));
+    }
+
+    #[test]
+    fn the_last_error_is_the_last_word() {
+        let tail = "iter 1: loss 2.0\nheadroom: first\nx headroom: no\nheadroom: it does not fit\n\nhint: less\n";
+        assert_eq!(last_words(tail).as_deref(), Some("it does not fit\n\nhint: less"));
+        assert_eq!(last_words("headroom: \n"), None);
+        assert_eq!(last_words("iter 1\n"), None);
+    }
+}

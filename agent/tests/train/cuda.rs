@@ -1,0 +1,440 @@
+//! On a card, which is a scenario: the program is as it is, and its kernels run in the emulator.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use headroom_fake_cuda::{Card, FaultAt, Scenario};
+use headroom_fake_nvml::Stage;
+use headroom_shared::nanogpt::printed::{Printed, Reader};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::started::{finished, folder, headroom, losses, refused};
+
+/// A model with heads that the kernels take.
+const TINY: [&str; 15] = [
+    "train",
+    "--json",
+    "--threads=1",
+    "--dataset=fox",
+    "--n_layer=2",
+    "--n_head=2",
+    "--n_embd=16",
+    "--block_size=8",
+    "--batch_size=2",
+    "--gradient_accumulation_steps=1",
+    "--eval_interval=1000",
+    "--eval_iters=1",
+    "--learning_rate=1e-2",
+    "--warmup_iters=2",
+    "--min_lr=1e-3",
+];
+
+/// A machine: a folder with a data set, a driver, and no NVML unless a test has one.
+struct Machine {
+    folder: TempDir,
+    drivers: TempDir,
+}
+
+impl Machine {
+    fn of(scenario: &Scenario) -> Self {
+        let machine = Self { folder: folder(), drivers: TempDir::new().expect("a folder") };
+        machine.play(scenario);
+        machine
+    }
+
+    fn play(&self, scenario: &Scenario) {
+        scenario.play(self.drivers.path()).expect("the library was built");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn headroom(&self, args: &[&str]) -> Command {
+        let mut command = headroom(self.folder.path(), args);
+        command.env("HEADROOM_CUDA", headroom_fake_cuda::library().expect("it was built"));
+        command.env(headroom_fake_cuda::VARIABLE, self.drivers.path().join("scenario.json"));
+        command.env("HEADROOM_NVML", self.drivers.path().join("no-nvml.so"));
+        // A library of the host's knows nothing of this card.
+        command.env("HEADROOM_CUBLASLT", "off");
+        command
+    }
+
+    fn tiny(&self, more: &[&str]) -> Command {
+        self.headroom(&[&TINY, more].concat())
+    }
+
+    /// What a plan says.
+    #[track_caller]
+    fn plan(&self, more: &[&str]) -> Value {
+        let output = finished(&mut self.tiny(&[more, &["--plan"]].concat()));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+}
+
+/// A card with another memory.
+fn card(total_bytes: u64, others_bytes: u64) -> Scenario {
+    let card = Card { total_bytes, others_bytes, ..Card::default() };
+    Scenario { cards: vec![card], ..Scenario::default() }
+}
+
+const MIB: u64 = 1 << 20;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn number(digits: &str) -> f64 {
+    digits.parse().expect("a number")
+}
+
+#[test]
+fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
+    let machine = Machine::of(&Scenario::default());
+    let plan = machine.plan(&["--device=cuda"]);
+    assert_eq!((plan["device"].as_str(), plan["fits"].as_bool()), (Some("cuda:0"), Some(true)), "{plan}");
+    assert_eq!(plan["recompute"], serde_json::json!(["none", "none"]));
+    let Card { total_bytes, context_bytes, .. } = Card::default();
+    assert_eq!(plan["free_bytes"].as_u64(), Some(total_bytes - context_bytes));
+    assert_eq!(plan["reserve_bytes"].as_u64(), Some(256 * MIB));
+    for buffer in plan["buffers"].as_array().expect("a list") {
+        let end = buffer["offset"].as_u64().expect("a place") + buffer["bytes"].as_u64().expect("a size");
+        assert!(end <= plan["bytes"].as_u64().expect("a size"), "{buffer}");
+    }
+
+    let output = finished(&mut machine.tiny(&["--device=cuda", "--max_iters=20", "--lr_decay_iters=20"]));
+    let told = said(&output);
+    assert!(told.contains("On NVIDIA GeForce RTX 4070 (cuda:0), bfloat16"), "{told}");
+    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    let losses = losses(&output.stdout);
+    assert_eq!(losses.len(), 21);
+    let (first, last) = (number(&losses[&0]), number(&losses[&20]));
+    assert!(last < 0.9 * first, "{last} after {first}");
+    assert!(machine.path("out/ckpt.safetensors").exists());
+    let lines = String::from_utf8(output.stdout).expect("text");
+    let step: Value = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .find(|line: &Value| line["iter"] == 3 && line.get("loss").is_some())
+        .expect("iteration 3");
+    for key in ["lr", "gradient_norm", "tokens_per_second", "mfu"] {
+        assert!(step[key].as_f64().is_some_and(|number| number > 0.0), "{key} of {step}");
+    }
+}
+
+/// The library's room is planned, and a run that goes on multiplies as the one before, whatever is fastest by then.
+#[test]
+fn a_library_multiplies_where_there_is_one() {
+    let machine = Machine::of(&Scenario::default());
+    let library = headroom_fake_cuda::library().expect("it was built");
+    let with = |args: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda"], args].concat());
+        finished(command.env("HEADROOM_CUBLASLT", &library))
+    };
+    let own = machine.plan(&["--device=cuda"]);
+    let plan: Value = serde_json::from_slice(&with(&["--plan"]).stdout).expect("JSON");
+    assert_eq!(own["multiplied_by"], "own kernels");
+    let name = plan["multiplied_by"].as_str().expect("a name");
+    assert!(name.starts_with("cuBLASLt 12.8.3 ("), "{name}");
+    // A whole number of blocks more, on a card before Hopper.
+    assert_eq!(plan["bytes"].as_u64(), own["bytes"].as_u64().map(|bytes| bytes + 4 * MIB));
+    assert!(!machine.path("out").exists(), "a plan touches nothing");
+
+    let output = with(&["--max_iters=5", "--out_dir=whole"]);
+    let told = said(&output);
+    assert!(told.contains(&format!("Matrices are multiplied by {name}.")), "{told}");
+    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    let whole = losses(&output.stdout);
+    assert_eq!(whole.len(), 6);
+
+    let mut parts = losses(&with(&["--max_iters=2", "--out_dir=parts"]).stdout);
+    let mut other = Scenario::default();
+    for algorithm in &mut other.cublaslt.algorithms {
+        // The first is the fastest now.
+        algorithm.millis = 5000 - algorithm.millis;
+    }
+    machine.play(&other);
+    parts.extend(losses(&with(&["--init_from=resume", "--max_iters=5", "--out_dir=parts"]).stdout));
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn a_library_that_is_named_and_is_none_is_an_error() {
+    let machine = Machine::of(&Scenario::default());
+    let mut command = machine.tiny(&["--device=cuda"]);
+    let words = [
+        "HEADROOM_CUBLASLT names a library that cannot be used",
+        "HEADROOM_CUBLASLT=off multiplies with our own kernels",
+    ];
+    refused(command.env("HEADROOM_CUBLASLT", machine.path("data/fox/train.bin")), 1, &words);
+    assert!(!machine.path("out").exists());
+}
+
+/// Fifty iterations on the CPU, on the card, and on both in turn; each draws the same batches and drops the same.
+#[test]
+fn cpu_card_and_resumed_runs_have_the_same_losses() {
+    let machine = Machine::of(&Scenario::default());
+    let common = ["--n_layer=1", "--eval_interval=25", "--lr_decay_iters=50", "--dropout=0.1"];
+    let run = |more: &[&str]| losses(&finished(&mut machine.tiny(&[&common, more].concat())).stdout);
+    let whole = run(&["--device=cuda", "--max_iters=49", "--out_dir=card"]);
+    assert_eq!(whole.len(), 50);
+
+    let mut parts = run(&["--device=cuda", "--max_iters=24", "--out_dir=parts"]);
+    let resume = |device, out| {
+        let args = ["train", "--json", "--threads=1", "--init_from=resume", "--max_iters=49", device, out];
+        losses(&finished(&mut machine.headroom(&args)).stdout)
+    };
+    let half = fs::read(machine.path("parts/ckpt.safetensors")).expect("a checkpoint");
+    let rest = resume("--device=cuda", "--out_dir=parts");
+    assert_eq!((rest.keys().next(), rest.len()), (Some(&25), 25));
+    parts.extend(rest);
+    assert_eq!(parts, whole, "a run that goes on on its card is the run that was not stopped");
+
+    // bfloat16 rounds what is computed on the way to 3 digits; the losses of a model that learns feel it the later the
+    // more: 0.4 % at first, and 2 % in the end.
+    let near = |others: &BTreeMap<u64, String>| {
+        assert!(!others.is_empty());
+        for (iter, loss) in others {
+            let (want, got) = (number(&whole[iter]), number(loss));
+            let tolerance = if *iter < 5 { 0.004 } else { 0.02 };
+            assert!((got - want).abs() <= tolerance * want, "iteration {iter}: {got}, and {want} on the card");
+        }
+    };
+    let cpu = run(&["--device=cpu", "--max_iters=49", "--out_dir=cpu"]);
+    assert_ne!(cpu, whole);
+    near(&cpu);
+    // From the card to the CPU, …
+    fs::write(machine.path("parts/ckpt.safetensors"), half).expect("a file");
+    near(&resume("--device=cpu", "--out_dir=parts"));
+    // … and from the CPU to the card.
+    run(&["--device=cpu", "--max_iters=24", "--out_dir=began-on-cpu"]);
+    near(&resume("--device=auto", "--out_dir=began-on-cpu"));
+}
+
+#[test]
+fn levels_of_recomputation_train_alike_in_less_memory() {
+    let machine = Machine::of(&Scenario::default());
+    let mut before: Option<(u64, _)> = None;
+    for level in ["none", "block"] {
+        // More tokens than the vocabulary has, which is no multiple of anything.
+        let level = format!("--recompute={level}");
+        let bytes = machine.plan(&["--device=cuda", "--batch_size=8", &level])["bytes"].as_u64().expect("a size");
+        let run =
+            machine.tiny(&["--device=cuda", "--batch_size=8", "--max_iters=2", &level]).output().expect("it runs");
+        let losses = losses(&run.stdout);
+        assert_eq!(losses.len(), 3, "{}", said(&run));
+        if let Some((more_bytes, same_losses)) = &before {
+            assert!(bytes < *more_bytes && losses == *same_losses, "{level}: {bytes} of {more_bytes}, {losses:?}");
+        }
+        before = Some((bytes, losses));
+    }
+}
+
+#[test]
+fn a_plan_is_made_for_what_is_free() {
+    // The context takes 256 MiB, others 1 GiB, and a run leaves 256 MiB.
+    let machine = Machine::of(&card(4096 * MIB, 1024 * MIB));
+    let gpt2 = ["--device=cuda", "--n_layer=12", "--n_head=12", "--n_embd=384", "--block_size=32", "--batch_size=64"];
+    let gpt2 = |more: &[&'static str]| machine.plan(&[&gpt2[..], more].concat());
+    let plan = gpt2(&[]);
+    assert_eq!(plan["free_bytes"].as_u64(), Some((4096 - 1024 - 256) * MIB));
+    assert!(plan["bytes"].as_u64().expect("a size") > 512 * MIB, "{}", plan["bytes"]);
+    assert_eq!(plan["recompute"][0], "none");
+    // As though there were less: something has to be computed again.
+    let less = gpt2(&["--vram=2GiB"]);
+    let bytes = less["bytes"].as_u64().expect("a size");
+    let free_bytes = less["free_bytes"].as_u64().expect("a size");
+    assert_eq!(less["total_bytes"].as_u64(), Some(2048 * MIB));
+    assert!(bytes + 256 * MIB <= free_bytes && less["recompute"][0] != "none", "{bytes} of {free_bytes}");
+    // And a card is not taken for a larger one.
+    assert_eq!(gpt2(&["--vram=80GiB"])["total_bytes"].as_u64(), Some(4096 * MIB));
+
+    let small = ["train", "--dataset=fox", "--n_layer=2", "--n_embd=64", "--n_head=4", "--device=cuda", "--plan"];
+    let text = finished(&mut machine.headroom(&small));
+    let text = String::from_utf8(text.stdout).expect("text");
+    for words in ["It will allocate ", "Computed again in backward: ", "Free on the card: 2.75 GiB of 4.00 GiB"] {
+        assert!(text.contains(words), "{words:?} is not in: {text}");
+    }
+}
+
+/// PyTorch needs 40.7 GiB for it.
+#[test]
+fn gpt2_with_64_sequences_is_planned_for_a_card_of_12_gb() {
+    /// 11.69 GiB.
+    const VRAM: u64 = 12_552_041_923;
+    let machine = Machine::of(&card(80 << 30, 0));
+    let gpt2 = ["train", "--json", "--plan", "--dataset=fox", "--vocab_size=50257", "--device=cuda"];
+    let more = ["--batch_size=64", "--block_size=1024", "--vram=11.69GiB", "--dtype=bfloat16", "--compile=True"];
+    let output = finished(&mut machine.headroom(&[&gpt2[..], &more].concat()));
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((plan["fits"].as_bool(), plan["total_bytes"].as_u64()), (Some(true), Some(VRAM)));
+    let [bytes, free_bytes] = ["bytes", "free_bytes"].map(|key| plan[key].as_u64().expect("a size"));
+    assert!(bytes + 256 * MIB <= free_bytes && free_bytes < VRAM, "{bytes} of {free_bytes}");
+    let levels = plan["recompute"].as_array().expect("a list");
+    assert!(levels.len() == 12 && levels.iter().all(|level| level != "none"), "{levels:?}");
+}
+
+#[test]
+fn lines_are_read_as_nanogpts_and_a_card_that_is_not_known_has_no_utilisation() {
+    let unknown = Card { name: "NVIDIA Prototype".to_owned(), ..Card::default() };
+    let machine = Machine::of(&Scenario { cards: vec![unknown], ..Scenario::default() });
+    let args: Vec<&str> = TINY.into_iter().filter(|word| *word != "--json").chain(["--max_iters=1"]).collect();
+    let output = finished(machine.headroom(&args).env("NO_COLOR", "1"));
+    assert!(said(&output).contains("How fast NVIDIA Prototype could be is not known"), "{}", said(&output));
+    let (mut reader, mut printed) = (Reader::default(), vec![]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().for_each(|line| reader.line(line, &mut |said| printed.push(said)));
+    let iterations: Vec<_> = printed
+        .iter()
+        .filter_map(|said| if let Printed::Iteration(iteration) = said { Some(iteration) } else { None })
+        .collect();
+    assert_eq!(iterations.iter().map(|iteration| iteration.iter).collect::<Vec<_>>(), [0, 1], "{text}");
+    for iteration in iterations {
+        assert!(iteration.loss.is_some() && iteration.tokens_per_second.is_some(), "{text}");
+        assert_eq!(iteration.mfu_printed_percent, None, "{text}");
+    }
+    assert!(text.contains(" tokens/s, lr 3.333e-3, norm ") && text.ends_with("saving checkpoint to out\n"), "{text}");
+}
+
+/// NVML's other half of the machine: who holds the card's memory.
+fn held_by_another(machine: &Machine) -> PathBuf {
+    let mut scenario = headroom_fake_nvml::Scenario::of_cards(1);
+    scenario.cards[0].uuid = Card::default().uuid;
+    let held = headroom_fake_nvml::Process { pid: 1 << 30, memory_used_bytes: Some(1200 * MIB), graphics: false };
+    scenario.cards[0].processes = vec![held];
+    Stage::new(&machine.drivers.path().join("nvml"), &[], &scenario).expect("a stage").library()
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_touched() {
+    let machine = Machine::of(&card(1536 * MIB, 1200 * MIB));
+    let nvml = held_by_another(&machine);
+    let large = ["--device=cuda", "--n_embd=256", "--batch_size=64", "--block_size=64"];
+    let mut run = machine.tiny(&large);
+    let words = [
+        "the run takes",
+        "with everything computed again, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken",
+        "80 MiB are free, of which 256 MiB are left alone",
+        "are missing; others on the card: process 1073741824 with 1.17 GiB",
+        "hint: end what holds memory; --device=cpu",
+    ];
+    refused(run.env("HEADROOM_NVML", &nvml), 1, &words);
+    assert!(!machine.path("out").exists(), "nothing was touched");
+    // A plan says the same, and what it would be.
+    let mut plan = machine.tiny(&[&large[..], &["--plan"]].concat());
+    let output = plan.env("HEADROOM_NVML", &nvml).output().expect("it runs");
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), plan["fits"].as_bool()), (Some(1), Some(false)), "{plan}");
+    assert_eq!(plan["recompute"], serde_json::json!(["block", "block"]));
+    assert!(said(&output).contains("are missing"));
+
+    // Where not even a context fits, the CPU does not quietly take the card's place.
+    machine.play(&card(1536 * MIB, 1500 * MIB));
+    let words = ["has no room for another process", "; others on the card: process 1073741824 with 1.17 GiB", "hint: "];
+    refused(machine.tiny(&["--device=auto"]).env("HEADROOM_NVML", &nvml), 1, &words);
+
+    // Some of it would fit.
+    machine.play(&card(1536 * MIB, 960 * MIB));
+    let many = ["--device=cuda", "--n_embd=256", "--batch_size=4000", "--block_size=64"];
+    let said = refused(&mut machine.tiny(&many), 1, &["hint: --batch_size="]);
+    let fitting = said.split("--batch_size=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
+    assert!(number(fitting) >= 1.0 && number(fitting) < 4000.0, "{fitting}");
+    let fitting = format!("--batch_size={fitting}");
+    assert_eq!(machine.plan(&[&many[..], &[&fitting]].concat())["fits"], true);
+    refused(&mut machine.tiny(&[&many[..], &["--recompute=none"]].concat()), 1, &["hint: --recompute=auto"]);
+}
+
+#[test]
+fn memory_that_is_taken_between_plan_and_allocation_is_told() {
+    let machine = Machine::of(&Scenario { no_memory_at: Some(1), ..Scenario::default() });
+    let nvml = held_by_another(&machine);
+    let words = ["that were planned", "are free no more", "process 1073741824 with 1.17 GiB"];
+    refused(machine.tiny(&["--device=cuda"]).env("HEADROOM_NVML", nvml), 1, &words);
+    assert!(!machine.path("out").exists(), "nothing was half-started");
+}
+
+#[test]
+fn a_machine_without_a_card_that_can_trains_on_its_cpu_and_says_why() {
+    let machine = Machine::of(&Scenario::default());
+    let check = |more: &[&str], why: &str, hint: &str| {
+        let output = finished(&mut machine.tiny(&[&["--max_iters=0"], more].concat()));
+        let told = said(&output);
+        assert!(told.contains(&format!("Trains on the CPU: {why}")), "{told}");
+        assert!(told.contains("On the CPU, 1 threads, float32."), "{told}");
+        let asked = [&["--device=cuda"], more].concat();
+        refused(&mut machine.tiny(&asked), 1, &[why, hint]);
+    };
+    machine.play(&Scenario { driver_version: 12_020, ..Scenario::default() });
+    check(&[], "the NVIDIA driver here is for CUDA 12.2; the kernels need", "hint: install driver 550 or newer");
+    machine.play(&Scenario { cards: vec![], init: 100, ..Scenario::default() });
+    check(&[], "the NVIDIA driver finds no card", "hint: --device=cpu");
+    let turing = Card { name: "NVIDIA GeForce RTX 2080 Ti".to_owned(), capability: (7, 5), ..Card::default() };
+    machine.play(&Scenario { cards: vec![turing.clone()], ..Scenario::default() });
+    check(&[], "NVIDIA GeForce RTX 2080 Ti is of compute capability 7.5", "hint: --device=cpu");
+    machine.play(&Scenario::default());
+    check(&["--n_embd=8"], "training on a card: a head's size, n_embd / n_head, is 4", "hint: --device=cpu");
+    check(&["--dtype=float32"], "dtype is float32, and a card trains in bfloat16", "hint: --dtype=bfloat16");
+    refused(&mut machine.tiny(&["--device=cuda:1"]), 1, &["there is no card 1: the driver shows 1", "headroom doctor"]);
+
+    // The second card can; what the configs of older ones ask for is said.
+    machine.play(&Scenario { cards: vec![turing, Card::default()], ..Scenario::default() });
+    let output = finished(&mut machine.tiny(&["--max_iters=0", "--dtype=float16"]));
+    let told = said(&output);
+    assert!(told.contains("(cuda:1)") && told.contains("dtype is float16: the card trains in bfloat16"), "{told}");
+}
+
+#[test]
+fn without_a_driver_there_is_a_sentence() {
+    let folder = folder();
+    let none = |more: &[&str]| {
+        let mut command = headroom(folder.path(), &[&TINY, more].concat());
+        command.env("HEADROOM_CUDA", "/nowhere/libcuda.so.1");
+        command
+    };
+    let output = finished(&mut none(&["--max_iters=0"]));
+    assert!(
+        said(&output).contains("Trains on the CPU: HEADROOM_CUDA names /nowhere/libcuda.so.1"),
+        "{}",
+        said(&output)
+    );
+    refused(&mut none(&["--device=cuda"]), 1, &["/nowhere/libcuda.so.1, which cannot be the driver", "hint: "]);
+    let output = finished(&mut none(&["--plan"]));
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((plan["device"].as_str(), plan["fits"].as_bool()), (Some("cpu"), Some(true)), "{plan}");
+    assert!(plan["free_bytes"].as_u64().is_some_and(|bytes| bytes > 0) && plan["reserve_bytes"] == 0, "{plan}");
+}
+
+#[test]
+fn a_card_that_faults_is_told_by_its_kernel_and_the_checkpoint_stays() {
+    let machine = Machine::of(&Scenario::default());
+    finished(&mut machine.tiny(&["--device=cuda", "--max_iters=3"]));
+    let checkpoint = fs::read(machine.path("out/ckpt.safetensors")).expect("it was saved");
+    // An illegal address, in the middle of an iteration.
+    machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 700 }), ..Scenario::default() });
+    let resume = ["--device=cuda", "--init_from=resume", "--max_iters=1000"];
+    let words = ["iteration ", "could not be computed: ", "CUDA_ERROR_ILLEGAL_ADDRESS", "hint: the last checkpoint"];
+    let said = refused(&mut machine.tiny(&resume), 1, &words);
+    assert!(said.contains("the newest being ") && said.contains("HEADROOM_CUDA_SYNC=1 tells which"), "{said}");
+    // Waited for one by one, it is that one.
+    let said = refused(machine.tiny(&resume).env("HEADROOM_CUDA_SYNC", "1"), 1, &words);
+    assert!(said.contains("the kernel ") && said.contains(" did it"), "{said}");
+    assert_eq!(fs::read(machine.path("out/ckpt.safetensors")).expect("it is there"), checkpoint);
+    let is_left = |path: &Path| path.file_name().is_some_and(|name| name != "ckpt.safetensors");
+    let left = fs::read_dir(machine.path("out")).expect("a folder").map(|entry| entry.expect("an entry").path());
+    assert_eq!(left.filter(|path| is_left(path)).count(), 0, "no unfinished checkpoint lies there");
+}
+
+#[test]
+fn a_run_that_diverges_on_a_card_keeps_its_checkpoint() {
+    let machine = Machine::of(&Scenario::default());
+    finished(&mut machine.tiny(&["--device=cuda", "--max_iters=3"]));
+    let checkpoint = fs::read(machine.path("out/ckpt.safetensors")).expect("it was saved");
+    let wild = ["--init_from=resume", "--learning_rate=1e30", "--decay_lr=False", "--grad_clip=0.0", "--max_iters=50"];
+    refused(&mut machine.tiny(&[&["--device=cuda"], &wild[..]].concat()), 1, &["the run has diverged", "hint: "]);
+    assert_eq!(fs::read(machine.path("out/ckpt.safetensors")).expect("it is there"), checkpoint);
+}

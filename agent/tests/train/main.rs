@@ -1,0 +1,5 @@
+//! `headroom train` as a person starts it.
+
+mod cpu;
+mod cuda;
+mod started;

@@ -1,0 +1,57 @@
+//! How a test starts the program, and reads what it prints.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a data set of characters in it.
+pub fn folder() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let text = "The quick brown fox jumps over the lazy dog. ".repeat(40);
+    fs::write(folder.path().join("text.txt"), text).expect("a text");
+    let prepared =
+        headroom(folder.path(), &["data", "prepare", "text.txt", "--out", "data/fox"]).output().expect("it runs");
+    assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
+    folder
+}
+
+/// The program, in a folder; it finds no card but those that a test gives it.
+pub fn headroom(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// What it printed, where it did what it was to do.
+#[track_caller]
+pub fn finished(command: &mut Command) -> Output {
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// The loss of each iteration, by its digits.
+pub fn losses(stdout: &[u8]) -> BTreeMap<u64, String> {
+    let text = String::from_utf8_lossy(stdout).into_owned();
+    // A program that was killed may leave half a line.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter_map(|line| Some((line["iter"].as_u64()?, line.get("loss")?.to_string()))).collect()
+}
+
+/// Starts it, and holds what it says against the exit status and words that are to be there.
+#[track_caller]
+pub fn refused(command: &mut Command, code: i32, words: &[&str]) -> String {
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+    said
+}

@@ -1,0 +1,416 @@
+//! cuBLASLt's calls, each once: results checked, what it gives out given back when it is dropped.
+//!
+//! Declared by hand, after NVIDIA's documentation of the cuBLASLt API; the numbers are those of cublasLt.h, cublas_api.h
+//! and library_types.h, the same from CUDA 12.0 to 13. Of cudarc's bindings for it nothing is used: they look for the
+//! library by names of their own, panic where there is none, and read a status as a Rust enum, which a newer library may
+//! leave.
+//!
+//! SAFETY, of every call here: the library is loaded and stays, and its functions are what its documentation says;
+//! handles are those that it gave and that are not given back yet, as only the owners here make and end them; pointers are
+//! to variables of the function that calls, which the library reads or writes before it returns.
+
+use std::{
+    ffi::{CStr, OsStr, c_char, c_int, c_void},
+    mem::size_of,
+    ptr,
+    sync::Arc,
+};
+
+use libloading::Library;
+
+use super::shape::{Product, Slices};
+use crate::cuda::{
+    CudaError, Device, Slice,
+    device::Opened,
+    error::{At, Code},
+};
+
+type Raw = *mut c_void;
+type Status = u32;
+
+/// CUBLAS_STATUS_SUCCESS.
+const SUCCESS: Status = 0;
+/// CUBLAS_COMPUTE_32F: sums of floats.
+const COMPUTE_32F: u32 = 68;
+/// CUDA_R_32F.
+const R_32F: u32 = 0;
+/// CUDA_R_16BF.
+const R_16BF: u32 = 14;
+/// CUBLAS_OP_T; CUBLAS_OP_N is what a description begins with.
+const OP_T: i32 = 1;
+/// CUBLASLT_MATMUL_DESC_TRANSA.
+const DESC_TRANSA: u32 = 3;
+/// CUBLASLT_MATMUL_DESC_TRANSB.
+const DESC_TRANSB: u32 = 4;
+/// CUBLASLT_MATMUL_DESC_EPILOGUE.
+const DESC_EPILOGUE: u32 = 7;
+/// CUBLASLT_MATMUL_DESC_BIAS_POINTER.
+const DESC_BIAS_POINTER: u32 = 8;
+/// CUBLASLT_EPILOGUE_BIAS: a vector of the result's type, added to each column.
+const EPILOGUE_BIAS: u32 = 4;
+/// CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES.
+const PREF_MAX_WORKSPACE_BYTES: u32 = 1;
+/// CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK.
+const PREF_REDUCTION_SCHEME_MASK: u32 = 3;
+/// CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; that a sum is not cut at all (0) is always allowed. Parts are floats in the
+/// workspace, which a separate step adds up. With the others they are added up in the result itself, one after the other
+/// by counters, or rounded to its type before: in an order, or with roundings, that nobody promises.
+const REDUCTION_COMPUTE_TYPE: u32 = 2;
+
+/// Algorithms that are asked for at most: behind the library's first few proposals there is none that is faster.
+pub const ALGORITHMS_MAX: usize = 8;
+/// The same, as the library counts.
+const ASKED: c_int = 8;
+
+/// cublasLtMatmulAlgo_t: the library's own, to be kept as it is for the same version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+struct RawAlgorithm([u64; 8]);
+
+/// cublasLtMatmulHeuristicResult_t.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct RawProposal {
+    algorithm: RawAlgorithm,
+    workspace_bytes: usize,
+    status: Status,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+const NO_PROPOSAL: RawProposal =
+    RawProposal { algorithm: RawAlgorithm([0; 8]), workspace_bytes: 0, status: 0, waves: 0.0, reserved: [0; 4] };
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal, ($($argument:ty),*) -> $answer:ty;)*) => {
+        #[derive(Clone, Copy, Debug)]
+        struct Functions {
+            $($name: unsafe extern "C" fn($($argument),*) -> $answer,)*
+        }
+
+        impl Functions {
+            /// # Safety
+            /// The library's symbols of these names are functions of these types.
+            unsafe fn of(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: as the caller promises.
+                unsafe { Ok(Self { $($name: *library.get($symbol)?,)* }) }
+            }
+        }
+    };
+}
+
+functions! {
+    version: "cublasLtGetVersion", () -> usize;
+    status_name: "cublasLtGetStatusName", (Status) -> *const c_char;
+    status_text: "cublasLtGetStatusString", (Status) -> *const c_char;
+    create: "cublasLtCreate", (*mut Raw) -> Status;
+    destroy: "cublasLtDestroy", (Raw) -> Status;
+    desc_create: "cublasLtMatmulDescCreate", (*mut Raw, u32, u32) -> Status;
+    desc_destroy: "cublasLtMatmulDescDestroy", (Raw) -> Status;
+    desc_set: "cublasLtMatmulDescSetAttribute", (Raw, u32, *const c_void, usize) -> Status;
+    layout_create: "cublasLtMatrixLayoutCreate", (*mut Raw, u32, u64, u64, i64) -> Status;
+    layout_destroy: "cublasLtMatrixLayoutDestroy", (Raw) -> Status;
+    preference_create: "cublasLtMatmulPreferenceCreate", (*mut Raw) -> Status;
+    preference_destroy: "cublasLtMatmulPreferenceDestroy", (Raw) -> Status;
+    preference_set: "cublasLtMatmulPreferenceSetAttribute", (Raw, u32, *const c_void, usize) -> Status;
+    heuristic: "cublasLtMatmulAlgoGetHeuristic",
+        (Raw, Raw, Raw, Raw, Raw, Raw, Raw, c_int, *mut RawProposal, *mut c_int) -> Status;
+    check: "cublasLtMatmulAlgoCheck",
+        (Raw, Raw, Raw, Raw, Raw, Raw, *const RawAlgorithm, *mut RawProposal) -> Status;
+    matmul: "cublasLtMatmul",
+        (Raw, Raw, *const c_void, *const c_void, Raw, *const c_void, Raw, *const c_void, *const c_void, Raw, Raw, Raw,
+         *const RawAlgorithm, Raw, usize, Raw) -> Status;
+}
+
+impl Functions {
+    /// Turns the library's answer to a call into a result.
+    #[track_caller]
+    fn answer(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        Err(CudaError::CublasLt { call, code: self.code(status), at: At::caller() })
+    }
+
+    fn code(&self, status: Status) -> Code {
+        let text = |get: unsafe extern "C" fn(Status) -> *const c_char| {
+            // SAFETY: as of every call; the text is the library's own and stays.
+            let text = unsafe { get(status) };
+            // SAFETY: a text of the library's, with its end.
+            let known = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
+            known.unwrap_or_else(|| "unknown".to_owned())
+        };
+        Code { number: status, name: text(self.status_name), description: text(self.status_text) }
+    }
+}
+
+/// The library, which stays once it is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded(Functions);
+
+impl Loaded {
+    /// Opens a library and finds all that is called here.
+    ///
+    /// # Errors
+    /// The loader's words: it is not there, it is no library of this machine, or a function is missing.
+    pub fn open(path: &OsStr) -> Result<Self, String> {
+        let told = |error: libloading::Error| {
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let text = source.unwrap_or_else(|| error.to_string());
+            // Whoever tells it has named the library.
+            text.strip_prefix(&format!("{}: ", path.display())).map(str::to_owned).unwrap_or(text)
+        };
+        // SAFETY: the person who starts the program names it, or it has the name and place of NVIDIA's; what a library
+        // does when it is opened is its maker's.
+        let library = unsafe { Library::new(path) }.map_err(told)?;
+        // SAFETY: symbols of these names are cuBLASLt's.
+        let functions = unsafe { Functions::of(&library) }.map_err(told)?;
+        // Leaked, so that what was found in it stays.
+        Box::leak(Box::new(library));
+        Ok(Self(functions))
+    }
+
+    /// As 120803 for 12.8.3.
+    pub fn version(self) -> u64 {
+        // SAFETY: as of every call.
+        unsafe { (self.0.version)() as u64 }
+    }
+
+    /// The library's own state on a card.
+    #[track_caller]
+    pub fn create(self, device: &Device) -> Result<Handle, CudaError> {
+        device.stream()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: as of every call.
+        let status = unsafe { (self.0.create)(&raw mut raw) };
+        device.told(self.0.answer("cublasLtCreate", status))?;
+        Ok(Handle { functions: self.0, raw, device: device.opened() })
+    }
+}
+
+/// What the library gave, with the function that it is given back by.
+#[derive(Debug)]
+struct Owned {
+    raw: Raw,
+    destroy: unsafe extern "C" fn(Raw) -> Status,
+}
+
+// SAFETY: descriptions belong to no thread; whoever owns one is the only one who uses it.
+unsafe impl Send for Owned {}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: as of every call. A refusal has nobody to be told to.
+        unsafe { (self.destroy)(self.raw) };
+    }
+}
+
+/// A way of computing a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    raw: RawAlgorithm,
+    /// Room that it needs.
+    pub workspace_bytes: u64,
+}
+
+impl Algorithm {
+    /// What the same version of the library knows it by.
+    pub const fn words(&self) -> [u64; 8] {
+        self.raw.0
+    }
+}
+
+/// A product as the library is told of it.
+#[derive(Debug)]
+pub struct Operation {
+    desc: Owned,
+    a: Owned,
+    b: Owned,
+    out: Owned,
+    product: Product,
+}
+
+/// The library's state on a card.
+#[derive(Debug)]
+pub struct Handle {
+    functions: Functions,
+    raw: Raw,
+    device: Arc<Opened>,
+}
+
+// SAFETY: the library's calls may come from any thread whose context is the card's; whoever owns the handle binds it.
+unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The thread may be another than the one that made it.
+        if self.device.bind().is_ok() {
+            // SAFETY: as of every call. After a fault it fails, and there is nobody left to tell.
+            unsafe { (self.functions.destroy)(self.raw) };
+        }
+    }
+}
+
+impl Handle {
+    #[track_caller]
+    fn made(
+        &self,
+        call: &'static str,
+        destroy: unsafe extern "C" fn(Raw) -> Status,
+        create: impl FnOnce(*mut Raw) -> Status,
+    ) -> Result<Owned, CudaError> {
+        let mut raw = ptr::null_mut();
+        let status = create(&raw mut raw);
+        self.functions.answer(call, status)?;
+        Ok(Owned { raw, destroy })
+    }
+
+    #[track_caller]
+    fn set<T>(
+        &self,
+        call: &'static str,
+        set: unsafe extern "C" fn(Raw, u32, *const c_void, usize) -> Status,
+        of: &Owned,
+        attribute: u32,
+        value: &T,
+    ) -> Result<(), CudaError> {
+        // SAFETY: as of every call; the value is copied.
+        let status = unsafe { set(of.raw, attribute, (&raw const *value).cast(), size_of::<T>()) };
+        self.functions.answer(call, status)
+    }
+
+    #[track_caller]
+    fn set_desc<T>(&self, desc: &Owned, attribute: u32, value: &T) -> Result<(), CudaError> {
+        self.set("cublasLtMatmulDescSetAttribute", self.functions.desc_set, desc, attribute, value)
+    }
+
+    #[track_caller]
+    fn layout(&self, of: u32, [rows, columns]: [u64; 2]) -> Result<Owned, CudaError> {
+        let functions = self.functions;
+        // Columns follow each other without gaps.
+        let leading = i64::try_from(rows).unwrap_or(i64::MAX);
+        // SAFETY: as of every call.
+        let create = |out| unsafe { (functions.layout_create)(out, of, rows, columns, leading) };
+        self.made("cublasLtMatrixLayoutCreate", functions.layout_destroy, create)
+    }
+
+    /// Tells the library of a product, and of a vector that stands for all that it will be given, which it may look at
+    /// when it chooses.
+    #[track_caller]
+    pub fn operation(&self, product: Product, bias: Option<u64>) -> Result<Operation, CudaError> {
+        let functions = self.functions;
+        // SAFETY: as of every call.
+        let create = |out| unsafe { (functions.desc_create)(out, COMPUTE_32F, R_32F) };
+        let desc = self.made("cublasLtMatmulDescCreate", functions.desc_destroy, create)?;
+        for (attribute, is_transposed) in
+            [(DESC_TRANSA, product.a_is_transposed), (DESC_TRANSB, product.b_is_transposed)]
+        {
+            if is_transposed {
+                self.set_desc(&desc, attribute, &OP_T)?;
+            }
+        }
+        if let Some(bias) = bias {
+            self.set_desc(&desc, DESC_EPILOGUE, &EPILOGUE_BIAS)?;
+            self.set_desc(&desc, DESC_BIAS_POINTER, &bias)?;
+        }
+        let [rows, columns, depth] = [product.rows, product.columns, product.depth];
+        let a = self.layout(R_16BF, if product.a_is_transposed { [depth, rows] } else { [rows, depth] })?;
+        let b = self.layout(R_16BF, if product.b_is_transposed { [columns, depth] } else { [depth, columns] })?;
+        let out = self.layout(if product.is_wide { R_32F } else { R_16BF }, [rows, columns])?;
+        Ok(Operation { desc, a, b, out, product })
+    }
+
+    /// The library's proposals for a product, the one first that it expects to be fastest: those alone whose sums have a
+    /// fixed order, and that make do with so much room.
+    #[track_caller]
+    pub fn proposals(&self, of: &Operation, workspace_bytes: u64) -> Result<Vec<Algorithm>, CudaError> {
+        let functions = self.functions;
+        // SAFETY: as of every call.
+        let create = |out| unsafe { (functions.preference_create)(out) };
+        let preference = self.made("cublasLtMatmulPreferenceCreate", functions.preference_destroy, create)?;
+        let set = functions.preference_set;
+        let call = "cublasLtMatmulPreferenceSetAttribute";
+        self.set(call, set, &preference, PREF_MAX_WORKSPACE_BYTES, &workspace_bytes)?;
+        self.set(call, set, &preference, PREF_REDUCTION_SCHEME_MASK, &REDUCTION_COMPUTE_TYPE)?;
+        let mut proposals = [NO_PROPOSAL; ALGORITHMS_MAX];
+        let mut n = 0;
+        let (a, b, out) = (of.a.raw, of.b.raw, of.out.raw);
+        let into = proposals.as_mut_ptr();
+        // SAFETY: as of every call; there is room for as many as are asked for.
+        let status = unsafe {
+            (functions.heuristic)(self.raw, of.desc.raw, a, b, out, out, preference.raw, ASKED, into, &raw mut n)
+        };
+        functions.answer("cublasLtMatmulAlgoGetHeuristic", status)?;
+        let proposals = proposals.into_iter().take(usize::try_from(n).unwrap_or(0));
+        let proposals = proposals.filter(|proposal| proposal.status == SUCCESS).map(algorithm);
+        Ok(proposals.filter(|algorithm| algorithm.workspace_bytes <= workspace_bytes).collect())
+    }
+
+    /// An algorithm that was kept, if the library takes it for this product still.
+    #[track_caller]
+    pub fn kept(&self, of: &Operation, words: [u64; 8]) -> Result<Algorithm, CudaError> {
+        let (mut proposal, raw) = (NO_PROPOSAL, RawAlgorithm(words));
+        let (a, b, out) = (of.a.raw, of.b.raw, of.out.raw);
+        // SAFETY: as of every call. What is no algorithm is refused: the check is there for that.
+        let status =
+            unsafe { (self.functions.check)(self.raw, of.desc.raw, a, b, out, out, &raw const raw, &raw mut proposal) };
+        self.functions.answer("cublasLtMatmulAlgoCheck", status)?;
+        self.functions.answer("cublasLtMatmulAlgoCheck", proposal.status)?;
+        Ok(Algorithm { raw, workspace_bytes: proposal.workspace_bytes as u64 })
+    }
+
+    /// Computes a product, after all that was launched before.
+    ///
+    /// The slices are as long as the product's sizes say: whoever calls has compared them.
+    #[track_caller]
+    pub fn multiply(
+        &self,
+        device: &Device,
+        of: &Operation,
+        algorithm: &Algorithm,
+        slices: Slices,
+        workspace: Slice<u8>,
+    ) -> Result<(), CudaError> {
+        let stream = device.stream()?;
+        if let Some(bias) = slices.bias {
+            self.set_desc(&of.desc, DESC_BIAS_POINTER, &bias)?;
+        }
+        let (alpha, beta) = (1.0_f32, if of.product.adds { 1.0_f32 } else { 0.0 });
+        let [a, b, c, out, workspace_address] =
+            [slices.a, slices.b, slices.c, slices.out, workspace.address()].map(on_card);
+        let workspace_bytes = usize::try_from(workspace.bytes()).unwrap_or(usize::MAX);
+        device.has_launched("cublasLtMatmul");
+        // SAFETY: as of every call; what lies on the card is read and written there, within the slices.
+        let status = unsafe {
+            (self.functions.matmul)(
+                self.raw,
+                of.desc.raw,
+                (&raw const alpha).cast(),
+                a,
+                of.a.raw,
+                b,
+                of.b.raw,
+                (&raw const beta).cast(),
+                c,
+                of.out.raw,
+                out,
+                of.out.raw,
+                &raw const algorithm.raw,
+                workspace_address,
+                workspace_bytes,
+                stream.raw(),
+            )
+        };
+        device.told(self.functions.answer("cublasLtMatmul", status))?;
+        if device.waits_for_each() { device.synchronize() } else { Ok(()) }
+    }
+}
+
+fn algorithm(proposal: RawProposal) -> Algorithm {
+    Algorithm { raw: proposal.algorithm, workspace_bytes: proposal.workspace_bytes as u64 }
+}
+
+/// An address of the card's as the library takes it.
+fn on_card(address: u64) -> Raw {
+    ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0))
+}

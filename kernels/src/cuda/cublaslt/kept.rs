@@ -1,0 +1,139 @@
+//! Algorithms that were chosen, in a file: a run that is resumed takes the same ones, and has the same bits.
+//!
+//! What the library knows an algorithm by is good for the same version of it; which one is fastest depends on the card;
+//! and the driver may change what it can. Each of these makes another file.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::find::Version;
+use crate::cuda::{Card, driver};
+
+/// What a file may have at most: some hundred times what a run leaves.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a file cannot be read or written.
+#[derive(Debug, Error)]
+pub enum KeptError {
+    /// The disk, or who may use it.
+    #[error("{}: {reason}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// It holds something else.
+    #[error("{} is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How.
+        reason: String,
+    },
+}
+
+/// Whom algorithms were chosen for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Key {
+    card: String,
+    capability: String,
+    multiprocessors: u32,
+    driver: u32,
+    cublaslt: u64,
+    workspace_bytes: u64,
+}
+
+impl Key {
+    /// Of a card with its driver, a library, and the room that it has.
+    pub fn new(card: &Card, driver: driver::Version, library: Version, workspace_bytes: u64) -> Self {
+        Self {
+            card: card.name.clone(),
+            capability: card.capability.to_string(),
+            multiprocessors: card.multiprocessors,
+            driver: driver.0,
+            cublaslt: library.0,
+            workspace_bytes,
+        }
+    }
+
+    fn file_name(&self) -> String {
+        let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let card: String = self.card.chars().take(64).map(word).collect();
+        let Self { multiprocessors, driver, cublaslt, .. } = self;
+        format!("cublaslt-{card}-{multiprocessors}-{driver}-{cublaslt}.json")
+    }
+}
+
+/// By a shape's name, what the library knows its algorithm by.
+pub type Algorithms = BTreeMap<String, [u64; 8]>;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    key: Key,
+    algorithms: Algorithms,
+}
+
+/// A file of algorithms.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    path: PathBuf,
+    key: Key,
+}
+
+impl Kept {
+    /// The one in a folder that is for these.
+    pub fn new(folder: &Path, key: Key) -> Self {
+        Self { path: folder.join(key.file_name()), key }
+    }
+
+    /// What it has; nothing where it is not there yet.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn read(&self) -> Result<Algorithms, KeptError> {
+        let io = |reason| KeptError::Io { path: self.path.clone(), reason };
+        let damaged = |reason| KeptError::Damaged { path: self.path.clone(), reason };
+        let file = match fs::File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Algorithms::new()),
+            file => file.map_err(io)?,
+        };
+        let mut bytes = vec![];
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(damaged(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        }
+        let contents: Contents = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if contents.key != self.key {
+            return Err(damaged("it is for another card, driver or library than its name says".to_owned()));
+        }
+        Ok(contents.algorithms)
+    }
+
+    /// Writes it, whole or not at all.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn write(&self, algorithms: Algorithms) -> Result<(), KeptError> {
+        let io = |reason| KeptError::Io { path: self.path.clone(), reason };
+        let contents = Contents { key: self.key.clone(), algorithms };
+        let text = serde_json::to_vec_pretty(&contents).map_err(|error| io(error.into()))?;
+        // A name of this process's own: two may begin at once.
+        let new = self.path.with_extension(format!("{}.new", std::process::id()));
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        written.map_err(|error| {
+            // What is left of it is nobody's.
+            let _: io::Result<()> = fs::remove_file(&new);
+            io(error)
+        })
+    }
+}

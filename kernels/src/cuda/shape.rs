@@ -1,0 +1,53 @@
+//! Which models the kernels are made for, told before anything is allocated.
+
+use headroom_shared::gpt::{GptConfig, buffers::cuda::workspace};
+
+use super::CudaError;
+
+/// What is moved at once: a row of channels, and a head's part of it, are so many elements or a multiple of that.
+const ELEMENTS_MOVED: u64 = 8;
+/// Channels of the widest head.
+const HEAD_SIZE_MAX: u64 = 128;
+
+const OP: &str = "training on a card";
+
+/// Refuses a model that a kernel would refuse once a run has begun.
+///
+/// # Errors
+/// [`CudaError::Size`], by the size that the kernels do not take.
+pub fn check(config: &GptConfig) -> Result<(), CudaError> {
+    let (c, head_size) = (config.n_embd(), config.n_embd() / config.n_head());
+    let size = |what, value, needed| Err(CudaError::Size { op: OP, what, value, needed });
+    if !head_size.is_multiple_of(ELEMENTS_MOVED) || head_size > HEAD_SIZE_MAX {
+        return size("a head's size, n_embd / n_head,", head_size, "a multiple of 8 up to 128");
+    }
+    if workspace::norm_kernel(c).is_none() {
+        return size("n_embd", c, "at most 9216");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::gpt::GptShape;
+
+    use super::*;
+
+    #[track_caller]
+    fn told(n_embd: u64, n_head: u64) -> String {
+        let shape = GptShape { n_layer: 1, n_head, n_embd, block_size: 8, vocab_size: 65, dropout: 0.0, bias: false };
+        let checked = check(&GptConfig::new(shape).expect("valid"));
+        checked.map_or_else(|error| error.to_string(), |()| "taken".to_owned())
+    }
+
+    #[test]
+    fn heads_of_other_sizes_and_models_that_are_too_wide_are_named() {
+        assert_eq!(told(768, 12), "taken");
+        assert_eq!(told(9216, 72), "taken");
+        for (n_embd, n_head, size) in [(8, 2, 4), (1024, 4, 256), (20, 1, 20)] {
+            let what = "training on a card: a head's size, n_embd / n_head,";
+            assert_eq!(told(n_embd, n_head), format!("{what} is {size}, and has to be a multiple of 8 up to 128"));
+        }
+        assert_eq!(told(9344, 73), "training on a card: n_embd is 9344, and has to be at most 9216");
+    }
+}

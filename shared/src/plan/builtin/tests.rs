@@ -1,0 +1,86 @@
+//! The headline's run, and what the built-in trainer cannot do.
+
+use super::*;
+use crate::{
+    gpt::buffers::cuda::CudaTraining,
+    nanogpt::Source,
+    plan::plan,
+    session::{Options, resolve},
+    text::english,
+};
+
+fn request(settings: &str, options: &Options) -> Request {
+    let source = Source::File { name: "config.py".to_owned(), text: settings.to_owned() };
+    resolve(&[source], options).request.expect("a run")
+}
+
+/// GPT-2 124M at 64 x 1024 in bfloat16 ends in "CUDA out of memory" on a card of 12 GB; here it trains.
+#[test]
+fn the_headline_fits_where_pytorch_fails() {
+    let request = request("batch_size = 64\ngradient_accumulation_steps = 1\n", &Options::default());
+    assert_eq!(&*request.device.name, "GeForce RTX 4070");
+    let planned = plan(request.clone()).expect("small");
+    assert!(!planned.fits && planned.peak.max_allocated_bytes > 3 * request.device.total_bytes);
+    let found = builtin(&request).expect("it can");
+    assert!(found.fits && found.headroom_bytes >= 0);
+    assert!(found.device_used_bytes + RESERVE_BYTES <= request.device.total_bytes);
+    let arena = CudaTraining::new(&request.gpt, 64, found.recompute.clone()).expect("small");
+    assert_eq!(arena.bytes, found.allocated_bytes);
+    let said = found.text(request.device.total_bytes).to_string();
+    assert!(said.starts_with("Built-in trainer: fits, 11.") && said.contains("attention computed again in"), "{said}");
+}
+
+/// What others hold is nobody's, and the least there is does not fit at last.
+#[test]
+fn others_take_room_until_nothing_fits() {
+    let mut before = u64::MAX;
+    let mut fits = Vec::new();
+    for others in 0..12 {
+        let options = Options { other_processes_bytes: others << 30, ..Options::default() };
+        let found = builtin(&request("batch_size = 64\n", &options)).expect("it can");
+        assert!(found.allocated_bytes <= before);
+        assert_eq!(found.fits, found.headroom_bytes >= 0);
+        before = found.allocated_bytes;
+        fits.push(found.fits);
+    }
+    assert!(fits[0] && !fits[11] && fits.is_sorted_by(|a, b| a >= b), "{fits:?}");
+    let options = Options { other_processes_bytes: 11 << 30, ..Options::default() };
+    let said = builtin(&request("batch_size = 64\n", &options)).expect("it can").text(0).to_string();
+    assert!(said.starts_with("Built-in trainer: does not fit, ") && said.ends_with("GiB short"), "{said}");
+}
+
+#[test]
+fn what_it_cannot_do_is_said() {
+    let on = |gpu: &str| Options { gpu: gpu.to_owned(), ..Options::default() };
+    let two = Options { world_size: 2, ..Options::default() };
+    for (settings, options, why) in [
+        ("dtype = 'float32'", Options::default(), "bfloat16 and not in float32"),
+        ("dtype = 'float16'", Options::default(), "bfloat16 and not in float16"),
+        ("n_head = 3", Options::default(), "n_embd / n_head in steps of 8 up to 128, and this is 256"),
+        ("n_head = 64", Options::default(), "and this is 12"),
+        ("n_embd = 12288\nn_head = 96", on("H200"), "n_embd in steps of 8 up to 9216, and this is 12288"),
+        ("", on("RTX 2080 Ti"), "8.0 or later, and GeForce RTX 2080 Ti has 7.5"),
+        ("gradient_accumulation_steps = 4", two, "without data parallelism"),
+    ] {
+        let request = request(settings, &options);
+        let reason = builtin(&request).expect_err(settings).to_string();
+        assert!(reason.contains(why), "{settings}: {reason}");
+        let row = node(&request, english()).into_value();
+        assert_eq!((&row["supported"], &row["fits"]), (&false.into(), &false.into()));
+        assert_eq!(row["reason"], reason.as_str());
+        assert!(row["allocated_bytes"].is_null() && row["headroom_bytes"].is_null());
+    }
+}
+
+#[test]
+fn what_is_computed_again_is_said_by_blocks() {
+    use Recompute::{Attention, Block, GeluAndLayernorm, None};
+    for (recompute, said) in [
+        (vec![None; 3], "nothing computed again"),
+        (vec![GeluAndLayernorm, None, None], "GELU and layer norms computed again in 1 of 3 blocks"),
+        (vec![Attention; 3], "attention computed again in 3 of 3 blocks"),
+        (vec![Block, Block, Attention], "2 of 3 blocks computed again, less in the others"),
+    ] {
+        assert_eq!(again(&recompute).to_string(), said);
+    }
+}

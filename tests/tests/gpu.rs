@@ -1,0 +1,180 @@
+//! `cargo xtask gpu` as a whole, on a machine whose card is emulated and whose NVML plays a scenario, so that it does
+//! not break where nobody has a card.
+//!
+//! `HEADROOM_XTASK`, `HEADROOM_BIN`, `HEADROOM_OPS` and `HEADROOM_CUDA_OPS` name what it takes; `cargo xtask test` sets
+//! them. Without them the test is counted as skipped.
+#![cfg(target_os = "linux")]
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use headroom_fake_cuda::Scenario as Card;
+use headroom_fake_nvml::{Scenario, Stage, code};
+use headroom_tests::skips::skip;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Why nothing was tried.
+const UNNAMED: &str = "HEADROOM_XTASK and what it measures with are not set; `cargo xtask test` sets them";
+
+/// Stands in for NVIDIA's checker: runs the program that it is given, and says what the real one does at its end.
+const SANITIZER: &str = r#"#!/bin/sh
+[ "$1" = --tool ] && [ "$3" = --error-exitcode ] || exit 2
+tool=$2
+shift 4
+"$@" || exit
+case $tool in
+memcheck) echo "========= ERROR SUMMARY: 0 errors" ;;
+racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" ;;
+esac
+"#;
+
+/// A machine, and the programs.
+struct Machine {
+    folder: TempDir,
+    xtask: PathBuf,
+    programs: [(&'static str, PathBuf); 3],
+    stage: Stage,
+}
+
+impl Machine {
+    /// None where a program is not named.
+    fn new() -> Option<Self> {
+        let named = |name: &str| env::var_os(name).map(PathBuf::from);
+        let xtask = named("HEADROOM_XTASK")?;
+        let programs = [
+            ("--headroom", named("HEADROOM_BIN")?),
+            ("--ops", named("HEADROOM_OPS")?),
+            ("--cuda-ops", named("HEADROOM_CUDA_OPS")?),
+        ];
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut scenario = Scenario::of_cards(1);
+        // NVML knows nothing of what the emulated card holds: better none than a wrong one.
+        for symbol in ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"] {
+            scenario.cards[0].errors.insert(symbol.to_owned(), code::NOT_SUPPORTED);
+        }
+        let stage = Stage::new(&folder.path().join("driver"), &[], &scenario).expect("a stage");
+        let tools = folder.path().join("tools");
+        fs::create_dir_all(&tools).expect("a folder");
+        let sanitizer = tools.join("compute-sanitizer");
+        fs::write(&sanitizer, SANITIZER).expect("a script");
+        fs::set_permissions(&sanitizer, fs::Permissions::from_mode(0o755)).expect("ours");
+        Some(Self { folder, xtask, programs, stage })
+    }
+
+    /// Runs the command on a card; gives what it said with the lines that it wrote.
+    fn gpu(&self, card: &Card, args: &[&str]) -> (Output, Vec<Value>) {
+        let out = self.folder.path().join("out");
+        let path = env::var_os("PATH").unwrap_or_default();
+        let tools = [self.folder.path().join("tools")].into_iter().chain(env::split_paths(&path));
+        let mut command = Command::new(&self.xtask);
+        command.args(["gpu", "--tiny", "--seed", "7", "--out"]).arg(&out).args(args);
+        for (flag, program) in &self.programs {
+            command.arg(flag).arg(program);
+        }
+        command.envs(card.play(self.folder.path()).expect("the library was built"));
+        command.env("HEADROOM_NVML", self.stage.library()).env("HEADROOM_DATA_DIR", self.folder.path().join("data"));
+        command.env("PATH", env::join_paths(tools).expect("a path")).env_remove("HEADROOM_CUDA_REQUIRED");
+        let output = command.output().expect("xtask runs");
+        (output, lines(&out))
+    }
+}
+
+/// All lines of the one file.
+fn lines(folder: &Path) -> Vec<Value> {
+    let entries = fs::read_dir(folder).expect("it was made");
+    let files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    let [file] = &files[..] else { panic!("one file: {files:?}") };
+    assert!(file.display().to_string().contains("nvidia-geforce-rtx-4070-20"), "{}", file.display());
+    let text = fs::read_to_string(file).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["kind"] == kind).collect()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_step_works_on_the_emulated_card() {
+    let Some(machine) = Machine::new() else {
+        return skip("every_step_works_on_the_emulated_card", UNNAMED);
+    };
+    let (output, lines) = machine.gpu(&Card::default(), &[]);
+    let said = errors(&output);
+    assert!(output.status.success(), "{said}");
+    let steps = of_kind(&lines, "step");
+    assert_eq!(steps.len(), 6, "{steps:?}");
+    assert!(steps.iter().all(|step| step["failed"].is_null()), "{steps:?}");
+    assert!(
+        of_kind(&lines, "kernel_test").iter().any(|test| test["passes"] == true && test["emulated_alone"] == false)
+    );
+    assert_eq!(of_kind(&lines, "sanitizer").iter().filter(|line| line["clean"] == true).count(), 2, "{said}");
+    let [training] = of_kind(&lines, "training")[..] else { panic!("one headline: {said}") };
+    assert!(
+        training["allocated_bytes"].is_u64() && training["allocated_bytes"] == training["planned_bytes"],
+        "{training}"
+    );
+    let [losses] = of_kind(&lines, "agreement_of_losses")[..] else { panic!("one comparison: {said}") };
+    assert!(losses["off_max"].as_f64().is_some_and(|off| off < 0.01), "{losses}");
+    let ops = of_kind(&lines, "op");
+    assert!(ops.len() > 30 && ops.iter().any(|op| op["of_gemm_ceiling"].is_f64()), "{ops:?}");
+    let ours = of_kind(&lines, "speed").into_iter().filter(|line| line["who"] == "headroom");
+    assert_eq!(ours.filter(|line| line["tokens_per_second"].is_f64()).count(), 4, "{said}");
+    for (who, reason) in
+        [("llm.c", "--llmc names no checkout of it"), ("nanogpt_compile", "--nanogpt names no checkout")]
+    {
+        let there = of_kind(&lines, "speed").into_iter().filter(|line| line["who"] == who);
+        assert!(
+            there.clone().count() > 0
+                && there.into_iter().all(|line| line["reason"].as_str().is_some_and(|text| text.starts_with(reason)))
+        );
+    }
+    let bars = of_kind(&lines, "bar");
+    assert!(bars.len() >= 5 && bars.iter().all(|bar| bar["holds"] == true), "{bars:?}");
+}
+
+#[test]
+fn a_kernel_with_a_mistake_fails_its_bar_and_stops_no_other_step() {
+    let Some(machine) = Machine::new() else {
+        return skip("a_kernel_with_a_mistake_fails_its_bar_and_stops_no_other_step", UNNAMED);
+    };
+    let mut card = Card::default();
+    card.mutations.insert("losses_sum".to_owned(), "a_loss_less".to_owned());
+    let (output, lines) = machine.gpu(&card, &["--only", "kernels,ceilings"]);
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("FAILS: kernels' tests that fail on the card"), "{said}");
+    assert!(of_kind(&lines, "kernel_test").iter().any(|test| test["passes"] == false), "{said}");
+    assert!(!of_kind(&lines, "op").is_empty(), "the step after it: {said}");
+    // The same on a card without the mistake: its lines take the place of those, and the other step's stay.
+    let (output, lines) = machine.gpu(&Card::default(), &["--only", "kernels"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(
+        of_kind(&lines, "kernel_test").iter().all(|test| test["passes"] == true) && !of_kind(&lines, "op").is_empty()
+    );
+}
+
+#[test]
+fn a_card_is_demanded() {
+    let Some(machine) = Machine::new() else {
+        return skip("a_card_is_demanded", UNNAMED);
+    };
+    let none = Card { cards: vec![], ..Card::default() };
+    let (output, lines) = machine.gpu(&none, &["--only", "kernels"]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let tests = of_kind(&lines, "kernel_test");
+    let wanting = |test: &&Value| test["why"].as_str().is_some_and(|why| why.contains("HEADROOM_CUDA_REQUIRED"));
+    assert!(
+        tests.iter().any(|test| test["passes"] == false)
+            && tests.iter().filter(|test| test["passes"] == false).all(wanting),
+        "{tests:?}"
+    );
+}

@@ -1,0 +1,232 @@
+//! Runs on the rig's page: started, queued, stopped, gone on with, deleted and compared.
+
+use crate::{
+    agent::{Agent, golden, hello, now_ms},
+    page::Page,
+    rig::{RUN, go, happens, open_paired, rig, until_says, until_state},
+};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// What a busy machine needs for a request at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ORDERS: &str = "[data-testid=orders]";
+const ACTS: &str = "[data-testid=acts]";
+
+/// Chooses from a list.
+pub async fn choose(page: &Page, selector: &str, value: &str) {
+    let choose = format!(
+        "const list = document.querySelector({selector:?}); list.value = {value:?};
+         list.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+    );
+    page.script(&choose).await;
+}
+
+async fn until_value(page: &Page, selector: &str, value: &str) {
+    let has = format!("document.querySelector({selector:?})?.value === {value:?}");
+    page.until(&format!("{selector} has {value:?}"), &has).await;
+}
+
+async fn until_there(page: &Page, selector: &str) {
+    page.until(&format!("{selector} is there"), &format!("document.querySelector({selector:?})")).await;
+}
+
+/// Waits until something was asked so often, and no more often.
+async fn until_asked(page: &Page, agent: &Agent, path: &str, n: usize) {
+    let begun = Instant::now();
+    while agent.requests(path).len() < n && begun.elapsed() < PATIENCE {
+        // The page goes on meanwhile.
+        page.value::<bool>("true").await;
+    }
+    assert_eq!(agent.requests(path).len(), n, "{path}");
+}
+
+/// The greeting with its run changed.
+fn greeting(change: impl FnOnce(&mut Value)) -> Value {
+    let mut hello = hello();
+    change(&mut hello["runs"][0]);
+    hello
+}
+
+/// What was asked at last, as JSON.
+fn last(agent: &Agent, path: &str) -> Value {
+    serde_json::from_str(agent.requests(path).last().expect("it was asked")).expect("JSON")
+}
+
+#[test]
+fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
+    rig("a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing", async |page, agent| {
+        agent.answer_rest("POST /api/runs", 409, json!({ "code": "queue", "message": "16 runs wait already." }));
+        open_paired(page).await;
+        until_value(page, "#start-dataset", "builtin").await;
+        assert_eq!(page.value::<String>("document.querySelector('#start-device').value").await, "cuda:0");
+        choose(page, "#start-config", "gpt2").await;
+        // A config brings its data set.
+        until_value(page, "#start-dataset", "owt").await;
+        choose(page, "#start-device", "cpu").await;
+        page.fill("#start-name", " mine ").await;
+        page.click("#start").await;
+        until_says(page, ORDERS, "Not done: 16 runs wait already.").await;
+        let order = json!({ "config": "gpt2", "dataset": "owt", "device": "cpu", "name": "mine" });
+        assert_eq!(last(agent, "POST /api/runs"), order);
+        until_value(page, "#start-name", " mine ").await;
+        until_value(page, "#start-config", "gpt2").await;
+        agent.answer_rest("POST /api/runs", 201, json!({ "id": "fedcba", "name": "mine", "started_ms": 1 }));
+        page.click("#start").await;
+        until_says(page, ORDERS, "The agent has mine").await;
+        until_value(page, "#start-name", "").await;
+        assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order, 2));
+        // What the browser says of the refusal.
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
+    rig("where_nothing_can_be_started_the_page_says_what_would_allow_it", async |page, agent| {
+        let none = json!({ "unavailable": "No folder is allowed.", "configs": [], "datasets": [], "devices": [] });
+        agent.answer_rest("GET /api/training", 200, none);
+        open_paired(page).await;
+        until_says(page, ORDERS, "headroom serve --train DIR").await;
+        until_says(page, ORDERS, "No folder is allowed.").await;
+        assert!(page.value::<bool>("!document.querySelector('#start')").await);
+        agent.answer_rest("GET /api/training", 503, json!({ "code": "busy", "message": "Not now." }));
+        go(page, "rig").await;
+        until_says(page, ORDERS, "did not arrive: Not now.").await;
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
+    rig("a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted", async |page, agent| {
+        let refusal = json!({ "code": "no", "message": "It is being saved." });
+        agent.answer_rest("POST /api/runs/", 409, refusal);
+        agent.answer_rest("DELETE /api/runs/", 200, json!({}));
+        open_paired(page).await;
+        until_there(page, "#act-stop").await;
+        page.click("#act-stop").await;
+        until_says(page, ACTS, "Not done: It is being saved.").await;
+        agent.answer_rest("POST /api/runs/", 202, json!({}));
+        page.click("#act-stop").await;
+        page.until(
+            "the refusal is gone",
+            &format!("!document.querySelector({ACTS:?}).textContent.includes('Not done')"),
+        )
+        .await;
+        until_asked(page, agent, &format!("POST /api/runs/{RUN}/stop"), 2).await;
+        happens(agent, 1, json!({ "kind": "run_stopping" }));
+        until_says(page, ACTS, "finishes its iteration and saves").await;
+        assert!(page.value::<bool>("!document.querySelector('#act-stop')").await);
+        let ended =
+            json!({ "kind": "run_status", "status": { "state": "killed", "signal": 15 }, "energy_joules": null });
+        happens(agent, 2, ended.clone());
+        until_there(page, "#act-goon").await;
+        page.click("#act-goon").await;
+        until_asked(page, agent, &format!("POST /api/runs/{RUN}/resume"), 1).await;
+        happens(agent, 3, json!({ "kind": "run_resumed", "pid": 7 }));
+        until_there(page, "#act-stop").await;
+        happens(agent, 4, ended);
+        until_there(page, "#act-delete").await;
+        // A second press, after it was said what goes; or none.
+        page.click("#act-delete").await;
+        until_says(page, ACTS, "its checkpoint of 124 MiB").await;
+        page.click("#act-keep").await;
+        until_says(page, "#act-delete", "Delete").await;
+        page.click("#act-delete").await;
+        until_says(page, "#act-delete", "Delete for good").await;
+        assert_eq!(agent.requests("DELETE /api/runs/").len(), 0);
+        page.click("#act-delete").await;
+        until_asked(page, agent, &format!("DELETE /api/runs/{RUN}"), 1).await;
+        happens(agent, 5, json!({ "kind": "run_deleted" }));
+        until_says(page, "[data-testid=run]", "No run yet").await;
+        page.browser.console().await;
+    });
+}
+
+#[test]
+fn who_may_only_look_has_no_buttons_and_reads_why() {
+    rig("who_may_only_look_has_no_buttons_and_reads_why", async |page, agent| {
+        let mut hello = greeting(|_| {});
+        hello["scope"] = json!("view");
+        agent.answer(vec![hello]);
+        open_paired(page).await;
+        until_says(page, ACTS, "may only look").await;
+        until_says(page, ORDERS, "may only look").await;
+        let buttons = format!("document.querySelectorAll('{ACTS} button, {ORDERS} button, {ORDERS} select').length");
+        assert_eq!(page.value::<u32>(&buttons).await, 0);
+        assert!(agent.requests("GET /api/training").is_empty(), "nobody asks what they may not start");
+    });
+}
+
+#[test]
+fn runs_that_wait_are_told_in_their_order_and_can_be_removed() {
+    rig("runs_that_wait_are_told_in_their_order_and_can_be_removed", async |page, agent| {
+        agent.answer_rest("POST /api/runs/", 202, json!({}));
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        let first = golden("hello.json")["last_event"].as_u64().expect("a number");
+        for (n, name) in [(1, "first"), (2, "second")] {
+            let run = json!({ "id": name, "name": name, "started_ms": now_ms() + n, "ended_ms": null,
+                "status": { "state": "queued" }, "pid": null, "order": { "config": "gpt2", "device": "cuda:0" } });
+            let what = json!({ "kind": "run_started", "run": run });
+            agent.say(json!({ "type": "event", "id": first + n, "time_ms": now_ms(), "run": name, "what": what }));
+        }
+        until_says(page, "[data-testid=queue] li:nth-child(2)", "second gpt2 · cuda:0").await;
+        until_says(page, "[data-testid=queue] li:nth-child(1)", "first").await;
+        // What is at work stays in sight.
+        until_says(page, "[data-testid=run-name]", "shakespeare-char").await;
+        page.click("#wait-first").await;
+        until_asked(page, agent, "POST /api/runs/first/stop", 1).await;
+        let what =
+            json!({ "kind": "run_status", "status": { "state": "killed", "signal": 15 }, "energy_joules": null });
+        agent.say(json!({ "type": "event", "id": first + 3, "time_ms": now_ms(), "run": "first", "what": what }));
+        until_says(page, "[data-testid=queue] li:nth-child(1)", "second").await;
+    });
+}
+
+#[test]
+fn losses_are_compared_smoothed_and_said_with_what_differs() {
+    rig("losses_are_compared_smoothed_and_said_with_what_differs", async |page, agent| {
+        let mut hello = greeting(|run| run["config"] = json!("batch_size = 64\nlearning_rate = 6e-4\n"));
+        let mut other = hello["runs"][0].clone();
+        (other["id"], other["name"], other["config"]) =
+            (json!("fedcba"), json!("slower"), json!("batch_size = 8\nlearning_rate = 6e-4\n"));
+        (other["status"], other["ended_ms"]) = (json!({ "state": "exited", "code": 0 }), other["started_ms"].clone());
+        hello["runs"].as_array_mut().expect("a list").push(other);
+        agent.answer(vec![hello]);
+        let printed = |run: &str, loss: f64| {
+            let event = |iter: u64| {
+                let what = json!({ "kind": "run_iteration", "iter": iter, "loss": loss + (iter % 2) as f64, "time_ms": 1.0,
+                    "learning_rate": 6e-4, "gradient_norm": 1.25 });
+                json!({ "id": iter + 1, "time_ms": 1, "run": run, "what": what })
+            };
+            (0..300).map(event).collect::<Vec<_>>()
+        };
+        agent.answer_rest(&format!("GET /api/runs/{RUN}/events"), 200, json!(printed(RUN, 2.0)));
+        agent.answer_rest("GET /api/runs/fedcba/events", 200, json!(printed("fedcba", 3.0)));
+        open_paired(page).await;
+        page.until("losses are drawn", "document.querySelector('.rig-chart__iterations')?.getAttribute('d')").await;
+        until_says(page, "[data-testid=beside-0]", "6.00e-4").await;
+        until_says(page, "[data-testid=beside-1]", "1.250").await;
+        choose(page, "#compare", "fedcba").await;
+        page.until(
+            "the other is drawn",
+            "document.querySelector('.rig-chart__plot .rig-chart__other--0')?.getAttribute('d')",
+        )
+        .await;
+        until_says(page, "[data-testid=other]", "slower").await;
+        until_says(page, "[data-testid=differences]", "batch_size648").await;
+        assert!(!page.text("[data-testid=differences]").await.contains("learning_rate"));
+        let smoothed = "[data-testid=losses] .rig-chart__button:nth-child(2)";
+        page.click(smoothed).await;
+        let drawn = "document.querySelector('.rig-chart__smooth')?.getAttribute('d')";
+        page.until("a smoothed line is drawn", drawn).await;
+        until_says(page, "[data-testid=losses]", "weight 0.90").await;
+        page.click("#other-0").await;
+        page.until("nothing is beside it", "!document.querySelector('[data-testid=other]')").await;
+        // What was chosen is the browser's.
+        go(page, "rig").await;
+        page.until("it is smoothed again", drawn).await;
+    });
+}

@@ -1,0 +1,115 @@
+//! The losses of the run that is shown, and of those beside it: which they are, and where their configs differ.
+
+use leptos::prelude::*;
+
+use super::Desk;
+use crate::{
+    browser::rig::{keep_focus, moment},
+    components::{dynamic::part, rig_charts::LossChart},
+    state::rig::{
+        Watched,
+        compare::{Differences, differences},
+    },
+    text::{self, say, t},
+};
+
+/// The chart, and what is to be compared.
+pub fn losses(desk: Desk, id: StoredValue<String>) -> AnyView {
+    let losses = Signal::derive(move || {
+        // Drawn again with what is beside it.
+        desk.compared.track();
+        id.with_value(|id| {
+            let found = |watched: &Watched| watched.losses.clone();
+            desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).map(found)).unwrap_or_default()
+        })
+    });
+    let others = Signal::derive(move || {
+        id.with_value(|id| desk.events(|rig| desk.compared.with(|compared| compared.others(rig, id))))
+    });
+    // A run that printed none is something else than one of which they are not here yet.
+    let none = Signal::derive(move || {
+        let is_whole = id.with_value(|id| {
+            desk.events(|rig| rig.runs.iter().any(|watched| watched.run.id == *id && watched.is_whole))
+        });
+        match (is_whole, desk.losses_fault.get()) {
+            (true, _) => t(text::LOSSES_NONE).to_owned(),
+            (false, None) => t(text::LOSSES_LOADING).to_owned(),
+            (false, Some(why)) => say(&text::losses_failed(why)),
+        }
+    });
+    let forget = Callback::new(move |other: String| desk.compared.update(|compared| compared.remove(&other)));
+    view! {
+        <div class="run__chart">
+            <LossChart losses others forget none />
+            {choice(desk, id)}
+            {table(desk, id)}
+        </div>
+    }
+    .into_any()
+}
+
+/// Another run to compare with; nothing where there is none, or no room.
+fn choice(desk: Desk, id: StoredValue<String>) -> AnyView {
+    let choices = Memo::new(move |_| {
+        let compared = desk.compared.get();
+        let is_new = |watched: &&Watched| {
+            let of = &watched.run.id;
+            id.with_value(|id| id != of && compared.beside(id).all(|other| other != of))
+        };
+        let choice = |watched: &Watched| (watched.run.id.clone(), watched.run.name.clone(), watched.run.started_ms);
+        desk.events(|rig| match compared.has_room() {
+            true => rig.runs.iter().filter(is_new).map(choice).collect::<Vec<_>>(),
+            false => vec![],
+        })
+    });
+    part(move || {
+        keep_focus("compare", "#losses");
+        let choices = choices.get();
+        (!choices.is_empty()).then(|| {
+            let options: Vec<_> = choices
+                .into_iter()
+                .map(|(id, name, started_ms)| view! { <option value=id>{format!("{name} · {}", moment(started_ms, true))}</option> })
+                .collect();
+            view! {
+                <select class="input run__compare" id="compare" aria-label=t(text::LOSSES_COMPARE)
+                    on:change:target=move |event| desk.compared.update(|compared| compared.add(event.target().value()))>
+                    <option value="">{t(text::LOSSES_COMPARE)}</option>
+                    {options}
+                </select>
+            }
+        })
+    })
+    .into_any()
+}
+
+/// Where the configs of all that are drawn differ.
+fn table(desk: Desk, id: StoredValue<String>) -> AnyView {
+    let found = Memo::new(move |_| {
+        let compared = desk.compared.get();
+        let ids: Vec<String> = id.with_value(|id| std::iter::once(id).chain(compared.beside(id)).cloned().collect());
+        let differ = (ids.len() > 1).then(|| desk.events(|rig| differences(rig, &ids)));
+        differ.flatten()
+    });
+    part(move || {
+        found.get().map(|Differences { names, rows }| {
+            if rows.is_empty() {
+                return view! { <p class="rig__hint">{t(text::LOSSES_COMPARE_SAME)}</p> }.into_any();
+            }
+            let head: Vec<_> = names.into_iter().map(|name| view! { <th scope="col">{name}</th> }).collect();
+            let row = |(key, values): (String, Vec<String>)| {
+                let values: Vec<_> = values.into_iter().map(|value| view! { <td>{value}</td> }).collect();
+                view! { <tr><th scope="row">{key}</th>{values}</tr> }
+            };
+            view! {
+                <div class="rig-chart__scroll" tabindex="0" role="group" aria-label=t(text::LOSSES_COMPARE_TABLE)>
+                    <table class="rig-chart__table" data-testid="differences">
+                        <thead><tr><th scope="col">{t(text::RIG_CONFIG)}</th>{head}</tr></thead>
+                        <tbody>{rows.into_iter().map(row).collect_view()}</tbody>
+                    </table>
+                </div>
+            }
+            .into_any()
+        })
+    })
+    .into_any()
+}

@@ -1,0 +1,148 @@
+//! A run to start: which config, on what data, by which device; and the runs that wait for their cards.
+
+use headroom_shared::protocol::run::Training;
+use leptos::prelude::*;
+
+use super::{
+    Ask, Desk,
+    acts::{busy, said},
+};
+use crate::{
+    browser::rig::keep_focus,
+    components::dynamic::{part, words},
+    state::rig::orders::{Act, Allowed, START, Waiting, choose_config, queue},
+    text::{self, Key, say, t},
+};
+
+/// The command that allows it.
+const ALLOW: &str = "headroom serve --train DIR";
+/// Choices of a list at most: more nobody reads.
+const CHOICES_MAX: usize = 500;
+/// Letters of a run's name at most, as the agent takes it.
+const NAME_MAX: &str = "60";
+
+/// The panel.
+#[component]
+pub fn Orders(
+    /// The page.
+    desk: Desk,
+) -> impl IntoView {
+    let may_change = Memo::new(move |_| desk.may_change());
+    let allowed = Memo::new(move |_| desk.allowed.get());
+    let waiting = Memo::new(move |_| desk.events(queue));
+    let form = move || match (may_change.get(), allowed.get()) {
+        (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_any(),
+        (true, Allowed::Unknown) => ().into_any(),
+        (true, Allowed::Failed(why)) => {
+            view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_any()
+        }
+        (true, Allowed::Is(Training { unavailable: Some(why), .. })) => view! {
+            <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
+            <pre class="rig__command" tabindex="0">{ALLOW}</pre>
+            // In the agent's own words, which are English.
+            <p class="rig__hint" lang="en">{why}</p>
+        }
+        .into_any(),
+        (true, Allowed::Is(training)) => order(desk, training),
+    };
+    view! {
+        <section class="panel orders" aria-labelledby="orders-title" data-testid="orders">
+            <h2 class="panel-title" id="orders-title" tabindex="-1">{t(text::RIG_START)}</h2>
+            {part(form)}
+            {part(move || {
+                keep_focus("wait-", "#orders-title");
+                let waiting = waiting.get();
+                (!waiting.is_empty()).then(|| view! {
+                    <h3 class="panel-title" id="queue-title">{t(text::RIG_QUEUE)}</h3>
+                    <ol class="orders__queue" aria-labelledby="queue-title" data-testid="queue">
+                        {waiting.into_iter().map(|run| waits(desk, run, may_change.get())).collect_view()}
+                    </ol>
+                })
+            })}
+        </section>
+    }
+}
+
+/// The form. What is chosen is the page's, so that it outlives the form.
+fn order(desk: Desk, training: Training) -> AnyView {
+    let start = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        desk.ask.run(Ask::Start);
+    };
+    let config = Memo::new(move |_| desk.order.with(|order| order.config.clone()));
+    let name = Memo::new(move |_| desk.order.with(|order| order.name.clone()).unwrap_or_default());
+    let configs: Vec<_> = training.configs.iter().map(|config| (config.name.clone(), config.name.clone())).collect();
+    let datasets: Vec<_> = training.datasets.iter().map(|name| (name.clone(), name.clone())).collect();
+    let devices: Vec<_> = training.devices.iter().map(|device| (device.name.clone(), device.label.clone())).collect();
+    let chosen = desk.order.get_untracked();
+    let take_config = Callback::new(move |name| desk.order.update(|order| choose_config(order, &training, name)));
+    let take_dataset = Callback::new(move |name| desk.order.update(|order| order.dataset = Some(name)));
+    let take_device = Callback::new(move |name| desk.order.update(|order| order.device = Some(name)));
+    view! {
+        <form class="orders__form" on:submit=start novalidate>
+            {select("start-config", text::RIG_CONFIG, configs, Some(&chosen.config), take_config)}
+            // A config brings its data set.
+            {part(move || {
+                config.get();
+                let chosen = desk.order.with_untracked(|order| order.dataset.clone());
+                select("start-dataset", text::RIG_DATASET, datasets.clone(), chosen.as_deref(), take_dataset)
+            })}
+            {select("start-device", text::RIG_DEVICE, devices, chosen.device.as_deref(), take_device)}
+            <label class="orders__field" for="start-name">
+                {t(text::RIG_RUN_NAME)}
+                <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(move || name.get())
+                    on:input:target=move |event| desk.order.update(|order| order.name = Some(event.target().value())) />
+            </label>
+            <button type="submit" class="button button--primary" id="start" aria-disabled=busy(desk, || START.to_owned())>
+                {t(text::RIG_START_NOW)}
+            </button>
+        </form>
+        {said(desk, || START.to_owned())}
+    }
+    .into_any()
+}
+
+/// A list to choose from: what each is, and what it is called.
+fn select(
+    id: &'static str,
+    label: Key,
+    choices: Vec<(String, String)>,
+    chosen: Option<&str>,
+    take: Callback<String>,
+) -> AnyView {
+    let options: Vec<_> = choices
+        .into_iter()
+        .take(CHOICES_MAX)
+        .map(|(value, label)| {
+            let selected = chosen == Some(&*value);
+            view! { <option value=value selected=selected>{label}</option> }
+        })
+        .collect();
+    view! {
+        <label class="orders__field" for=id>
+            {t(label)}
+            <select class="input" id=id on:change:target=move |event| take.run(event.target().value())>{options}</select>
+        </label>
+    }
+    .into_any()
+}
+
+/// A run that waits.
+fn waits(desk: Desk, run: Waiting, may_change: bool) -> AnyView {
+    let id = StoredValue::new(run.id.clone());
+    let remove = may_change.then(|| {
+        view! {
+            <button type="button" class="button" id=format!("wait-{}", run.id) aria-label=say(&text::rig_remove(run.name.as_str()))
+                aria-disabled=busy(desk, move || id.get_value())
+                on:click=move |_| desk.ask.run(Ask::Act(id.get_value(), Act::Remove))>{t(text::RIG_RULE_REMOVE)}</button>
+        }
+    });
+    view! {
+        <li>
+            <span><strong>{run.name}</strong>" "<span class="rig__hint">{run.with}</span></span>
+            {remove}
+            {said(desk, move || id.get_value())}
+        </li>
+    }
+    .into_any()
+}

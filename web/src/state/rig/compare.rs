@@ -1,0 +1,165 @@
+//! Runs beside the one that is shown: which, and where their configs differ.
+
+use super::Rig;
+use crate::state::rig_charts::loss_plot::Other;
+
+/// Runs that are compared at most, besides the one that is shown: there are as many styles of line.
+pub const COMPARED_MAX: usize = 3;
+/// Rows of differences at most: more nobody compares.
+const ROWS_MAX: usize = 40;
+/// What stands where a config has no such key.
+const NOT_SET: &str = "–";
+
+/// Numbers of runs that are compared with the one that is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared(Vec<String>);
+
+impl Compared {
+    /// Takes another, if there is room.
+    pub fn add(&mut self, id: String) {
+        if self.0.len() < COMPARED_MAX && !self.0.contains(&id) {
+            self.0.push(id);
+        }
+    }
+
+    /// Leaves one out.
+    pub fn remove(&mut self, id: &str) {
+        self.0.retain(|other| other != id);
+    }
+
+    /// Whether another has room.
+    pub const fn has_room(&self) -> bool {
+        self.0.len() < COMPARED_MAX
+    }
+
+    /// Those beside the one that is shown.
+    pub fn beside<'a>(&'a self, shown: &'a str) -> impl Iterator<Item = &'a String> {
+        self.0.iter().filter(move |id| *id != shown)
+    }
+
+    /// What is drawn of them.
+    pub fn others(&self, rig: &Rig, shown: &str) -> Vec<Other> {
+        let watched = |id: &String| rig.runs.iter().find(|watched| watched.run.id == *id);
+        let other = |id| {
+            watched(id).map(|w| Other { id: w.run.id.clone(), name: w.run.name.clone(), losses: w.losses.clone() })
+        };
+        self.beside(shown).filter_map(other).collect()
+    }
+}
+
+/// A table of where configs differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Names of the runs, the one that is shown first.
+    pub names: Vec<String>,
+    /// Keys, with what each run has.
+    pub rows: Vec<(String, Vec<String>)>,
+}
+
+/// Where configs of runs differ; nothing where fewer than two have one.
+pub fn differences(rig: &Rig, ids: &[String]) -> Option<Differences> {
+    let run = |id: &String| rig.runs.iter().map(|watched| &watched.run).find(|run| run.id == *id);
+    let (names, configs): (Vec<_>, Vec<_>) =
+        ids.iter().filter_map(run).filter_map(|run| Some((run.name.clone(), values(run.config.as_ref()?)))).unzip();
+    let mut keys: Vec<&str> = configs.iter().flatten().map(|(key, _)| *key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let row = |key: &str| {
+        let values: Vec<String> = configs.iter().map(|config| in_config(config, key).to_owned()).collect();
+        values.iter().any(|value| *value != values[0]).then(|| (key.to_owned(), values))
+    };
+    let rows = keys.into_iter().filter_map(row).take(ROWS_MAX).collect();
+    (configs.len() > 1).then_some(Differences { names, rows })
+}
+
+/// What a config has under a key.
+fn in_config<'a>(config: &[(&str, &'a str)], key: &str) -> &'a str {
+    config.iter().find(|(name, _)| *name == key).map_or(NOT_SET, |found| found.1)
+}
+
+/// Keys of a config with their values, the newest first: lines as a config file has them, or as nanoGPT prints them.
+fn values(config: &str) -> Vec<(&str, &str)> {
+    let mut all: Vec<_> = config.lines().filter_map(value).collect();
+    all.reverse();
+    all
+}
+
+fn value(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim().trim_start_matches("Overriding: "), value.trim());
+    // What stands behind a value is no part of it; a text may have the sign in it.
+    let is_text = value.starts_with(['"', '\'']);
+    let value = if is_text { value } else { value.split('#').next().unwrap_or_default().trim_end() };
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_key.then_some((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{
+        rig::{Watched, sample::run},
+        rig_charts::losses::Losses,
+    };
+
+    fn rig(configs: &[(&str, Option<&str>)]) -> Rig {
+        let mut rig = Rig::default();
+        for (id, config) in configs {
+            let run = headroom_shared::protocol::run::Run {
+                name: format!("run {id}"),
+                config: config.map(str::to_owned),
+                ..run(id)
+            };
+            rig.runs.push(Watched { run, losses: Losses::default(), is_whole: true, is_stopping: false });
+        }
+        rig
+    }
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let rig = rig(&[
+            (
+                "a",
+                Some(
+                    "# a comment = 1
+batch_size = 12  # five
+learning_rate = 6e-4
+out_dir = 'a#1'
+",
+                ),
+            ),
+            (
+                "b",
+                Some(
+                    "Overriding: batch_size = 12
+batch_size = 8
+learning_rate=6e-4
+if a == b: x = 1
+",
+                ),
+            ),
+            ("c", None),
+        ]);
+        let ids = ["a", "c", "b"].map(str::to_owned);
+        let found = differences(&rig, &ids).expect("two have configs");
+        assert_eq!(found.names, ["run a", "run b"]);
+        let rows: Vec<_> = found.rows.iter().map(|(key, values)| (key.as_str(), values.join(" | "))).collect();
+        assert_eq!(rows, [("batch_size", "12 | 8".to_owned()), ("out_dir", "'a#1' | –".to_owned())]);
+        assert_eq!(differences(&rig, &ids[..2]), None, "one has a config");
+        assert_eq!(differences(&rig, &[ids[0].clone(), ids[0].clone()]).map(|found| found.rows.len()), Some(0));
+    }
+
+    #[test]
+    fn runs_beside_are_few_known_and_not_the_one_that_is_shown() {
+        let rig = rig(&[("a", None), ("b", None)]);
+        let mut compared = Compared::default();
+        for id in ["a", "b", "b", "gone", "one too many"] {
+            compared.add(id.to_owned());
+        }
+        assert!(!compared.has_room());
+        let others = compared.others(&rig, "a");
+        assert_eq!(others.iter().map(|other| other.name.as_str()).collect::<Vec<_>>(), ["run b"]);
+        compared.remove("gone");
+        assert!(compared.has_room());
+    }
+}

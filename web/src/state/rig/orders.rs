@@ -1,0 +1,277 @@
+//! Runs that the agent starts for the page: what may be ordered, what can be asked of a run, and how each press stands.
+
+use headroom_shared::protocol::run::{Order, Run, RunStatus, Training};
+
+use super::{Rig, Watched};
+use crate::{
+    state::format,
+    text::{self, Key, say, t},
+};
+
+/// Presses that are remembered: one a run that somebody pressed something of, and the start's.
+const PRESSES_MAX: usize = 32;
+/// The start's press has this name; a run's has its number.
+pub const START: &str = "";
+
+/// What is known of what can be started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Allowed {
+    /// It is on its way.
+    #[default]
+    Unknown,
+    /// This.
+    Is(Training),
+    /// It did not arrive; in words.
+    Failed(String),
+}
+
+/// Makes an order one that can be taken: of what is named no more, the first takes the place.
+pub fn fit(order: &mut Order, training: &Training) {
+    if training.configs.iter().all(|config| config.name != order.config) {
+        let first = training.configs.first().map(|config| config.name.clone()).unwrap_or_default();
+        choose_config(order, training, first);
+    }
+    if !order.dataset.as_ref().is_some_and(|name| training.datasets.contains(name)) {
+        choose_config(order, training, order.config.clone());
+    }
+    if !training.devices.iter().any(|device| order.device.as_ref() == Some(&device.name)) {
+        order.device = training.devices.first().map(|device| device.name.clone());
+    }
+}
+
+/// Another config, with the data set that it names.
+pub fn choose_config(order: &mut Order, training: &Training, name: String) {
+    let own = training.configs.iter().find(|config| config.name == name).and_then(|config| config.dataset.clone());
+    order.dataset = own.or_else(|| training.datasets.first().cloned());
+    order.config = name;
+}
+
+/// The order as it is sent: a name of blanks is none.
+pub fn made(order: &Order) -> Order {
+    let name = order.name.as_ref().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    Order { name, ..order.clone() }
+}
+
+/// What can be asked of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// To finish its iteration, save, and end.
+    Stop,
+    /// To leave the queue.
+    Remove,
+    /// To go on from its checkpoint.
+    GoOn,
+    /// To be no more.
+    Delete,
+}
+
+impl Act {
+    /// The request's method, and what stands behind the run in its address.
+    pub const fn request(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Stop | Self::Remove => ("POST", "/stop"),
+            Self::GoOn => ("POST", "/resume"),
+            Self::Delete => ("DELETE", ""),
+        }
+    }
+
+    /// What stands on its button.
+    pub const fn name(self) -> Key {
+        match self {
+            Self::Stop => text::RIG_STOP,
+            Self::Remove => text::RIG_RULE_REMOVE,
+            Self::GoOn => text::RIG_GO_ON,
+            Self::Delete => text::RIG_DELETE,
+        }
+    }
+}
+
+/// What can be asked of a run as it stands. Only the agent's own are stopped and gone on with; any that ended is deleted.
+pub fn acts(watched: &Watched) -> Vec<Act> {
+    let run = &watched.run;
+    let is_ours = run.order.is_some();
+    match run.status {
+        RunStatus::Queued if is_ours => vec![Act::Remove],
+        RunStatus::Running | RunStatus::Stalled { .. } if is_ours && !watched.is_stopping => vec![Act::Stop],
+        status if status.has_ended() => {
+            // One that did all its iterations has nowhere to go on to.
+            let is_over = |iter| run.max_iters.is_some_and(|max| iter >= max);
+            let can_go_on = is_ours && run.checkpoint.is_some_and(|checkpoint| !is_over(checkpoint.iter));
+            can_go_on.then_some(Act::GoOn).into_iter().chain([Act::Delete]).collect()
+        }
+        _ => vec![],
+    }
+}
+
+/// What goes with a run that is deleted.
+pub fn goes_too(run: &Run) -> String {
+    match run.checkpoint.filter(|_| run.order.is_some()) {
+        Some(checkpoint) => say(&text::rig_delete_saved(format::size(checkpoint.bytes))),
+        None => t(text::RIG_DELETE_LOSSES).to_owned(),
+    }
+}
+
+/// A run that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    /// Its number.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// What it was ordered with.
+    pub with: String,
+}
+
+/// Those that wait for their cards, the next one first.
+pub fn queue(rig: &Rig) -> Vec<Waiting> {
+    let mut runs: Vec<&Run> =
+        rig.runs.iter().map(|watched| &watched.run).filter(|run| run.status == RunStatus::Queued).collect();
+    runs.sort_by_key(|run| run.started_ms);
+    let waiting = |run: &Run| {
+        let order = run.order.clone().unwrap_or_default();
+        let with: Vec<String> = [Some(order.config), order.dataset, order.device].into_iter().flatten().collect();
+        Waiting { id: run.id.clone(), name: run.name.clone(), with: with.join(" · ") }
+    };
+    runs.into_iter().map(waiting).collect()
+}
+
+/// How a press stands.
+#[derive(Clone, Debug, PartialEq)]
+enum Press {
+    UnderWay,
+    Done(String),
+    Refused(String),
+}
+
+/// What was pressed, and what came of it: each by its name, the newest last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Presses(Vec<(String, Press)>);
+
+impl Presses {
+    /// Begins what a press asks for; false where it is on its way already.
+    pub fn begin(&mut self, name: &str) -> bool {
+        if self.is_under_way(name) {
+            return false;
+        }
+        self.put(name, Press::UnderWay);
+        true
+    }
+
+    /// It was done, with what is to be said of that; or refused, with why.
+    pub fn end(&mut self, name: &str, how: Result<String, String>) {
+        self.put(name, how.map_or_else(Press::Refused, Press::Done));
+    }
+
+    fn put(&mut self, name: &str, press: Press) {
+        self.0.retain(|(of, _)| of != name);
+        if self.0.len() >= PRESSES_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((name.to_owned(), press));
+    }
+
+    /// Whether it is on its way.
+    pub fn is_under_way(&self, name: &str) -> bool {
+        self.0.iter().any(|(of, press)| of == name && *press == Press::UnderWay)
+    }
+
+    /// What came of it, and whether that is a refusal.
+    pub fn said(&self, name: &str) -> Option<(String, bool)> {
+        self.0.iter().find(|(of, _)| of == name).and_then(|(_, press)| match press {
+            Press::UnderWay => None,
+            Press::Done(words) => (!words.is_empty()).then(|| (words.clone(), false)),
+            Press::Refused(words) => Some((words.clone(), true)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint, Device};
+
+    use super::*;
+    use crate::state::rig::sample::{T, run};
+
+    fn training() -> Training {
+        let config = |name: &str, dataset: Option<&str>| AllowedConfig {
+            name: name.to_owned(),
+            dataset: dataset.map(str::to_owned),
+            max_iters: None,
+        };
+        let device = |name: &str| Device { name: name.to_owned(), label: name.to_owned() };
+        Training {
+            unavailable: None,
+            configs: vec![config("tiny", None), config("gpt2", Some("owt"))],
+            datasets: vec!["builtin".to_owned(), "owt".to_owned()],
+            devices: vec![device("cuda:0"), device("cpu")],
+        }
+    }
+
+    fn watched(status: RunStatus, change: impl FnOnce(&mut Run)) -> Watched {
+        let mut run = Run { status, order: Some(Order::default()), ..run("a") };
+        change(&mut run);
+        Watched { run, losses: crate::state::rig_charts::losses::Losses::default(), is_whole: true, is_stopping: false }
+    }
+
+    #[test]
+    fn an_order_names_what_is_allowed_and_a_config_brings_its_data() {
+        let training = training();
+        let mut order = Order::default();
+        fit(&mut order, &training);
+        assert_eq!(
+            (order.config.as_str(), order.dataset.as_deref(), order.device.as_deref()),
+            ("tiny", Some("builtin"), Some("cuda:0"))
+        );
+        choose_config(&mut order, &training, "gpt2".to_owned());
+        assert_eq!(order.dataset.as_deref(), Some("owt"));
+        (order.device, order.name) = (Some("cpu".to_owned()), Some("  mine ".to_owned()));
+        let before = order.clone();
+        fit(&mut order, &training);
+        assert_eq!(order, before, "what can be taken stays");
+        assert_eq!(made(&order).name.as_deref(), Some("mine"));
+        order.name = Some("  ".to_owned());
+        assert_eq!(made(&order).name, None);
+        fit(&mut order, &Training { datasets: vec!["builtin".to_owned()], ..training });
+        assert_eq!(order.dataset.as_deref(), Some("owt"), "as the config has it: the agent says what is wrong");
+    }
+
+    #[test]
+    fn what_can_be_asked_is_what_the_run_allows() {
+        let saved = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 10, bytes: 3 << 20 });
+        let ended = RunStatus::Killed { signal: 15 };
+        assert_eq!(acts(&watched(RunStatus::Queued, |_| {})), [Act::Remove]);
+        assert_eq!(acts(&watched(RunStatus::Running, saved)), [Act::Stop]);
+        assert_eq!(acts(&Watched { is_stopping: true, ..watched(RunStatus::Running, saved) }), []);
+        assert_eq!(acts(&watched(RunStatus::Running, |run| run.order = None)), [], "somebody else's");
+        assert_eq!(acts(&watched(ended, |_| {})), [Act::Delete]);
+        assert_eq!(acts(&watched(ended, saved)), [Act::GoOn, Act::Delete]);
+        assert_eq!(acts(&watched(ended, |run| (run.max_iters, run.order) = (None, None))), [Act::Delete]);
+        let all = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 1000, bytes: 1 });
+        assert_eq!(acts(&watched(RunStatus::Exited { code: 0 }, all)), [Act::Delete], "it did all");
+        assert!(goes_too(&watched(ended, saved).run).contains("3.0 MiB"));
+    }
+
+    #[test]
+    fn the_next_one_of_the_queue_is_first() {
+        let mut rig = Rig::default();
+        for (id, at, status) in [("c", 3, RunStatus::Queued), ("b", 2, RunStatus::Queued), ("a", 1, RunStatus::Running)]
+        {
+            rig.runs.push(watched(status, |run| (run.id, run.started_ms) = (id.to_owned(), T + at)));
+        }
+        assert_eq!(queue(&rig).iter().map(|waiting| waiting.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    #[test]
+    fn a_press_while_another_is_on_its_way_does_nothing() {
+        let mut presses = Presses::default();
+        assert!(presses.begin(START) && presses.begin("a"));
+        assert!(!presses.begin(START) && presses.is_under_way(START) && presses.said(START).is_none());
+        presses.end(START, Err("full".to_owned()));
+        assert_eq!(presses.said(START), Some(("full".to_owned(), true)));
+        assert!(presses.begin(START), "again");
+        presses.end("a", Ok(String::new()));
+        assert_eq!(presses.said("a"), None);
+        (0..100).for_each(|n| presses.end(&n.to_string(), Ok("x".to_owned())));
+        assert_eq!(presses.0.len(), PRESSES_MAX);
+    }
+}

@@ -1,0 +1,130 @@
+//! llm.c on the same card: its train_gpt2cu, built here from a checkout that the owner has, on the same tokens.
+
+use super::{options::Options, programs::Scratch, speed::absent, training::median_ms};
+use crate::{
+    failure::{Doing, Result},
+    shell::Shell,
+};
+use serde_json::{Value, json};
+use std::{fs, path::Path, time::Duration};
+
+/// One file of CUDA C++, with templates.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(500);
+const TIME_MAX: Duration = Duration::from_secs(200);
+const WHO: &str = "llm.c";
+const PROGRAM: &str = "train_gpt2cu";
+/// Its files of tokens begin with 256 words, of which these are the first: what it is, its version.
+const MAGIC: [u32; 2] = [20_240_520, 1];
+const HEADER_WORDS: usize = 256;
+/// All kept, and GELU computed again, which is its default.
+const LEVELS: [(&str, &str); 2] = [("none", "0"), ("gelu", "1")];
+
+/// A line a level and batch size.
+pub fn measure(
+    shell: &Shell,
+    options: &Options,
+    scratch: &Scratch,
+    data: &Path,
+    add: &mut dyn FnMut(Value) -> Result<()>,
+) -> Result<()> {
+    let size = &options.size;
+    let ready = match &options.llmc {
+        None => Err("--llmc names no checkout of it".to_owned()),
+        Some(folder) => build(shell, folder)?.map(|()| folder.clone()),
+    };
+    for batch_size in size.speeds {
+        for (level, flag) in LEVELS {
+            let folder = match &ready {
+                Ok(folder) => folder,
+                Err(reason) => {
+                    add(absent(WHO, batch_size, reason))?;
+                    continue;
+                }
+            };
+            let tokens = tokens(scratch, data)?;
+            let (batch, length) = (batch_size.to_string(), size.model.block_size.to_string());
+            let (whole, steps) =
+                ((batch_size * size.model.block_size).to_string(), (size.warm_up + size.timed).to_string());
+            let model = format!("d{}", size.model.n_layer);
+            let command =
+                shell.cmd(folder.join(PROGRAM)).dir(folder).args(["-i", &tokens, "-j", &tokens, "-e", &model]);
+            let command = command.args(["-b", &batch, "-t", &length, "-d", &whole, "-x", &steps, "-r", flag]);
+            // It judges, samples and saves nothing meanwhile.
+            let ended = command.args(["-v", "0", "-s", "0", "-h", "0", "-n", "0"]).limited(TIME_MAX, |_| {})?;
+            let median = median_ms(&times_ms(&ended.out), size.warm_up).filter(|_| ended.success);
+            add(match median {
+                Some(ms) => json!({
+                    "kind": "speed", "who": WHO, "available": true, "batch_size": batch_size, "recompute": level,
+                    "iteration_ms": ms, "tokens_per_second": (batch_size * size.model.block_size) as f64 / ms * 1e3,
+                }),
+                None => absent(WHO, batch_size, &ended.why().unwrap_or_else(|| "it prints no times".to_owned())),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds it where it is not there; why it cannot be, where it cannot.
+fn build(shell: &Shell, folder: &Path) -> Result<std::result::Result<(), String>> {
+    if folder.join(PROGRAM).is_file() {
+        return Ok(Ok(()));
+    }
+    if shell.which("nvcc").is_none() || shell.which("make").is_none() {
+        return Ok(Err(format!("{} has no {PROGRAM}, and make and nvcc are not both on PATH", folder.display())));
+    }
+    // One card, so that neither MPI nor NCCL is looked for.
+    let ended = shell.cmd("make").dir(folder).args([PROGRAM, "NO_MULTI_GPU=1"]).limited(BUILD_TIME_MAX, |_| {})?;
+    Ok(ended.why().map_or(Ok(()), |why| Err(format!("make {PROGRAM}: {why}"))))
+}
+
+/// The tokens to train on, as it reads them.
+fn tokens(scratch: &Scratch, data: &Path) -> Result<String> {
+    let path = scratch.join("llmc.bin");
+    if !path.is_file() {
+        let train = data.join("train.bin");
+        let train = fs::read(&train).doing(|| format!("read {}", train.display()))?;
+        scratch.write("llmc.bin", &as_llmc_reads(&train))?;
+    }
+    Ok(path.display().to_string())
+}
+
+/// nanoGPT's 16-bit tokens behind a header.
+fn as_llmc_reads(tokens: &[u8]) -> Vec<u8> {
+    let n_tokens = u32::try_from(tokens.len() / 2).unwrap_or(u32::MAX);
+    let mut words = [0; HEADER_WORDS];
+    words[..3].copy_from_slice(&[MAGIC[0], MAGIC[1], n_tokens]);
+    words.iter().flat_map(|word| word.to_le_bytes()).chain(tokens.iter().copied()).collect()
+}
+
+/// Of every iteration's line, what stands before `ms`:
+/// `step    3/20 | loss 9.5 (+nanz)| norm 2.1 (+nanz)| lr 3e-06 | 91.25 ms | 44.4% bf16 MFU | 718000 tok/s`.
+fn times_ms(said: &str) -> Vec<f64> {
+    let steps = said.lines().filter(|line| line.trim_start().starts_with("step") && line.contains("tok/s"));
+    let time = |line: &str| {
+        line.split('|').find_map(|part| part.trim().strip_suffix("ms").and_then(|number| number.trim().parse().ok()))
+    };
+    steps.filter_map(time).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_from_its_lines() {
+        let said = "num_parameters: 124475904 => bytes: 248951808\n\
+                    step    1/3 | loss 10.98 (+nanz)| norm 15.3 (+nanz)| lr 3.0e-04 | 205.51 ms | 40.1% bf16 MFU | 318000 tok/s\n\
+                    val loss 9.1\n\
+                    step    2/3 | loss 10.1 (+nanz)| norm 9.3 (+nanz)| lr 3.0e-04 | 91.25 ms | 60.2% bf16 MFU | 718200 tok/s\n\
+                    total average iteration time: 91.25 ms\n";
+        assert_eq!(times_ms(said), [205.51, 91.25]);
+    }
+
+    #[test]
+    fn tokens_stand_behind_a_header_of_a_kibibyte() {
+        let bytes = as_llmc_reads(&[7, 0, 8, 1]);
+        assert_eq!(bytes.len(), 1024 + 4);
+        assert_eq!(bytes[..12], [0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes[1024..], [7, 0, 8, 1]);
+    }
+}
