@@ -6,8 +6,6 @@
 pub mod files;
 pub mod plain;
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -63,27 +61,6 @@ pub enum Source {
     Shipped(String),
     /// Files that a person chose, which travel beside.
     Files,
-    /// A run's checkpoint, which is read in parts from the agent that has it.
-    Remote(Remote),
-}
-
-/// Where a checkpoint is fetched, and how its page wants to be told.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remote {
-    /// Its address.
-    pub address: String,
-    /// What the agent lets in, by a header.
-    pub token: String,
-    /// The address of the texts that are told, in the page's language: such a page gets [`plain`] words.
-    pub words: String,
-}
-
-/// A token is nobody's to read.
-impl fmt::Debug for Remote {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, words, .. } = self;
-        formatter.debug_struct("Remote").field("address", address).field("words", words).finish_non_exhaustive()
-    }
 }
 
 /// What the page asks.
@@ -300,8 +277,6 @@ pub struct Failure {
 pub enum FailureKind {
     /// No model: the files are none, or not all.
     Files,
-    /// No model: a newer checkpoint took its place while it was fetched.
-    Replaced,
     /// No model: there is no way that it fits.
     DoesNotFit,
     /// No device: it was lost, is full, or does not do what it should. Another way, or another time.

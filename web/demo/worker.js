@@ -6,4 +6,12 @@ const program = import("./headroom-demo.js").then(async (module) => {
 // Thrown outside of the promise, so that the page hears of it.
 program.catch((error) => setTimeout(() => { throw error; }));
 
-addEventListener("message", async ({ data }) => (await program).ask(data.ask, data.files));
+// What is asked is asked one after the other, whatever it waits for: a checkpoint on another machine, for one.
+let asked = program;
+addEventListener("message", ({ data }) => {
+  asked = asked.then(async (module) => {
+    const files = data.remote ? [await (await import("./remote.js")).open(data.remote)] : data.files;
+    module.ask(data.ask, files);
+    return module;
+  });
+});

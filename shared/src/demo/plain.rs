@@ -1,72 +1,68 @@
-//! What the worker tells a page that shows no more than words, as the rig's does: sentences in its language, made by the
-//! worker. Such a page needs neither the worker's texts nor code that reads what the demo's page is told.
+//! What the worker tells a page that shows no more than words, as the rig's does: a mark and words. The first message has the
+//! worker's texts. So such a page has neither these texts nor code that reads what the demo's page is told, before it is
+//! asked for a text.
 
-use super::Remote;
-
-/// What the words are.
+/// A message to such a page. `web/demo/remote.js` makes them of what the demo's page would be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// How far the weights are.
-    Progress,
-    /// The iteration that the checkpoint is of, in digits.
-    Iteration,
-    /// What runs the model, and why that.
-    Ready,
+pub enum Told<'a> {
+    /// The texts that all others are in, packed; first of all.
+    Texts(&'a str),
+    /// The iteration that the checkpoint is of.
+    Iteration(u64),
+    /// How many hundredths of the weights are there.
+    Progress(u64),
+    /// What runs the model: an adapter's name, which may be empty, or the CPU's instructions. [`Self::Ready`] follows.
+    Device(&'a str),
+    /// It can write, on WebGPU or not; and why so, a packed text.
+    Ready(bool, &'a str),
     /// The prompt, as the model sees it: a text begins.
-    Began,
+    Began(&'a str),
     /// What was written since.
-    Adds,
-    /// How fast.
-    Rate,
-    /// Why the text ended.
-    Ended,
-    /// Why a prompt cannot be read; the model stays.
-    Refused,
-    /// Why there is no model.
-    Failed,
-    /// The same, where a newer checkpoint is why.
-    Replaced,
+    Adds(&'a str),
+    /// Tenths of tokens a second.
+    Rate(u64),
+    /// The text is as long as it was to be, or was stopped; and its tokens.
+    Ended(bool, u64),
+    /// What to do about what follows, a packed text.
+    Hint(&'a str),
+    /// Why a prompt cannot be read, a packed text; the model stays.
+    Refused(&'a str),
+    /// Why there is no model, a packed text.
+    Failed(&'a str),
+    /// The same where the checkpoint did not arrive: a kind, and the words of who says so.
+    Unfetched(&'a str, &'a str),
 }
 
-/// Each with the character that it is told by.
-const KINDS: [(Kind, char); 10] = [
-    (Kind::Progress, 'p'),
-    (Kind::Iteration, 'i'),
-    (Kind::Ready, 'r'),
-    (Kind::Began, 'b'),
-    (Kind::Adds, 'a'),
-    (Kind::Rate, 's'),
-    (Kind::Ended, 'e'),
-    (Kind::Refused, 'q'),
-    (Kind::Failed, 'f'),
-    (Kind::Replaced, 'n'),
-];
-
-/// A message of these words.
+/// What a message says; nothing where it is not understood.
 #[must_use]
-pub fn told(kind: Kind, words: &str) -> String {
-    let mark = KINDS.iter().find(|(known, _)| *known == kind).map_or(' ', |(_, mark)| *mark);
-    format!("{mark}{words}")
-}
-
-/// The words of a message; none of one that is not understood.
-#[must_use]
-pub fn heard(message: &str) -> Option<(Kind, &str)> {
+pub fn heard(message: &str) -> Option<Told<'_>> {
     let mut chars = message.chars();
     let mark = chars.next()?;
-    let (kind, _) = KINDS.iter().find(|(_, known)| *known == mark)?;
-    Some((*kind, chars.as_str()))
+    let words = chars.as_str();
+    let number = || words.parse().ok();
+    Some(match mark {
+        't' => Told::Texts(words),
+        'i' => Told::Iteration(number()?),
+        'p' => Told::Progress(number()?),
+        'd' => Told::Device(words),
+        'g' | 'c' => Told::Ready(mark == 'g', words),
+        'b' => Told::Began(words),
+        'a' => Told::Adds(words),
+        's' => Told::Rate(number()?),
+        'l' | 'e' => Told::Ended(mark == 'l', number()?),
+        'h' => Told::Hint(words),
+        'q' => Told::Refused(words),
+        'f' => Told::Failed(words),
+        'x' => {
+            let (kind, words) = words.split_once(' ')?;
+            Told::Unfetched(kind, words)
+        }
+        _ => return None,
+    })
 }
 
-/// The ask that opens a checkpoint, as JSON.
-#[must_use]
-pub fn open(remote: &Remote) -> String {
-    let Remote { address, token, words } = remote;
-    let [address, token, words] = [address, token, words].map(|words| quoted(words));
-    format!(
-        r#"{{"Open":{{"source":{{"Remote":{{"address":{address},"token":{token},"words":{words}}}}},"way":null,"gpu_bytes":null}}}}"#
-    )
-}
+/// The ask that opens a checkpoint, as JSON: a file, which `remote.js` makes of it.
+pub const OPEN: &str = r#"{"Open":{"source":"Files","way":null,"gpu_bytes":null}}"#;
 
 /// The ask that lets it write, as JSON, in the way of nanoGPT's sample.py. Made by hand: to write fractions takes a program
 /// ten kilobytes.
@@ -97,10 +93,8 @@ mod tests {
     #[test]
     fn what_is_made_by_hand_reads_back() {
         let words = "\"\\\n\u{1}é".to_owned();
-        let remote =
-            Remote { address: "http://127.0.0.1:1/api".to_owned(), token: words.clone(), words: words.clone() };
-        let expected = Ask::Open { source: Source::Remote(remote.clone()), way: None, gpu_bytes: None };
-        assert_eq!(asked(&open(&remote)), expected);
+        let expected = Ask::Open { source: Source::Files, way: None, gpu_bytes: None };
+        assert_eq!(asked(OPEN), expected);
         let write_ = Write {
             prompt: words.clone(),
             temperature: 0.8,
@@ -115,20 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_its_kind_and_its_words() {
-        for (at, (kind, mark)) in KINDS.into_iter().enumerate() {
-            assert!(KINDS[..at].iter().all(|(other, known)| *other != kind && *known != mark), "{kind:?}");
-            for words in ["", "a", "é\nf"] {
-                assert_eq!(heard(&told(kind, words)), Some((kind, words)));
-            }
+    fn a_message_is_understood_or_ignored() {
+        assert_eq!(heard("i250"), Some(Told::Iteration(250)));
+        assert_eq!(heard("cé\nf"), Some(Told::Ready(false, "é\nf")));
+        assert_eq!(heard("g"), Some(Told::Ready(true, "")));
+        assert_eq!(heard("l12"), Some(Told::Ended(true, 12)));
+        assert_eq!(heard("xrefused Not now."), Some(Told::Unfetched("refused", "Not now.")));
+        assert_eq!(heard("e0"), Some(Told::Ended(false, 0)));
+        for other in ["", "?", "{}", "i", "ix", "é", "s-1", "x"] {
+            assert_eq!(heard(other), None, "{other}");
         }
-        assert_eq!((heard(""), heard("?"), heard("{}")), (None, None, None));
-    }
-
-    #[test]
-    fn a_token_is_not_seen_in_what_is_printed() {
-        let remote = Remote { address: "a".to_owned(), token: "secret".to_owned(), words: "w".to_owned() };
-        let printed = format!("{:?}", Source::Remote(remote));
-        assert!(printed.contains("address") && !printed.contains("secret"), "{printed}");
     }
 }

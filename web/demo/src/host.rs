@@ -1,8 +1,6 @@
 //! The one place that knows the browser: messages, time, files, the network, and the browser's regular expressions.
 
-pub mod remote;
-
-use std::{ops::Range, pin::Pin};
+use std::ops::Range;
 
 use headroom_shared::demo::Tell;
 use js_sys::{ArrayBuffer, Promise, Reflect, RegExp, Uint8Array};
@@ -10,28 +8,16 @@ use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Blob, DedicatedWorkerGlobalScope, File, Response};
 
-use crate::plain;
-use remote::{Remote, Unfetched};
-
 fn scope() -> DedicatedWorkerGlobalScope {
     js_sys::global().unchecked_into()
 }
 
 /// Tells the page.
 pub fn tell(tell: &Tell) {
-    match plain::messages(tell) {
-        Some(messages) => messages.iter().for_each(|message| post(message)),
-        None => {
-            if let Ok(json) = serde_json::to_string(tell) {
-                post(&json);
-            }
-        }
+    if let Ok(json) = serde_json::to_string(tell) {
+        // A page that is gone hears nothing.
+        drop(scope().post_message(&JsValue::from_str(&json)));
     }
-}
-
-/// A page that is gone hears nothing.
-pub fn post(message: &str) {
-    drop(scope().post_message(&JsValue::from_str(message)));
 }
 
 /// Milliseconds of the worker's clock.
@@ -83,23 +69,6 @@ pub enum Data {
     Chosen(Blob),
     /// All of it.
     Fetched(Vec<u8>),
-    /// It stays where it is, on another machine.
-    Remote(Remote),
-}
-
-/// Why bytes could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unread {
-    /// The browser's words.
-    Said(String),
-    /// Of a file on another machine.
-    Unfetched(Unfetched),
-}
-
-impl From<Unfetched> for Unread {
-    fn from(why: Unfetched) -> Self {
-        Self::Unfetched(why)
-    }
 }
 
 impl Data {
@@ -108,12 +77,8 @@ impl Data {
         Self::Chosen(file.clone().unchecked_into())
     }
 
-    /// What lies at an address of ours. Boxed as [`Self::read`] is.
-    pub fn fetch(address: &str) -> Pin<Box<dyn Future<Output = Result<Self, String>> + '_>> {
-        Box::pin(Self::fetch_now(address))
-    }
-
-    async fn fetch_now(address: &str) -> Result<Self, String> {
+    /// What lies at an address of ours.
+    pub async fn fetch(address: &str) -> Result<Self, String> {
         let said = |error: JsValue| words(&error);
         let answer = JsFuture::from(scope().fetch_with_str(address)).await.map_err(said)?;
         let answer: Response = answer.unchecked_into();
@@ -124,36 +89,20 @@ impl Data {
         Ok(Self::Fetched(Uint8Array::new(&buffer).to_vec()))
     }
 
-    /// As text.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Fetched(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Self::Chosen(_) | Self::Remote(_) => String::new(),
-        }
-    }
-
     /// How many.
     pub fn bytes(&self) -> u64 {
         match self {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a file's length is whole")]
             Self::Chosen(blob) => blob.size() as u64,
             Self::Fetched(bytes) => bytes.len() as u64,
-            Self::Remote(remote) => remote.bytes(),
         }
     }
 
     /// Some of them; fewer where the file ends.
-    ///
-    /// Boxed: whoever reads would else have all of this in its own code, which is kilobytes at seven places.
-    pub fn read(&self, range: Range<u64>) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, Unread>> + '_>> {
-        Box::pin(self.read_now(range))
-    }
-
-    async fn read_now(&self, range: Range<u64>) -> Result<Vec<u8>, Unread> {
+    pub async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, String> {
         match self {
-            Self::Remote(remote) => Ok(remote.read(range).await?),
             Self::Chosen(blob) => {
-                let said = |error: JsValue| Unread::Said(words(&error));
+                let said = |error: JsValue| words(&error);
                 let slice = blob.slice_with_f64_and_f64(range.start as f64, range.end as f64).map_err(said)?;
                 let buffer: ArrayBuffer = JsFuture::from(slice.array_buffer()).await.map_err(said)?.unchecked_into();
                 Ok(Uint8Array::new(&buffer).to_vec())

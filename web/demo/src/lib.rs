@@ -7,7 +7,6 @@
 mod engine;
 mod host;
 mod model;
-mod plain;
 mod session;
 mod tokenizer;
 mod ways;

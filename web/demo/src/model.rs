@@ -9,11 +9,7 @@ use headroom_kernels::{
     wgpu::{Generator, Gpu, GpuError, Options, Request},
 };
 use headroom_shared::{
-    demo::{
-        Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way,
-        files::Role,
-        plain::{Kind, told},
-    },
+    demo::{Failure, FailureKind, Opened, Plan, Ready, Source, Tell, Way, files::Role},
     gpt::{GptConfig, presets::GPT2_VOCAB_SIZE},
     nanogpt::defaults::DEFAULT_VOCAB_SIZE,
     text::{self, Text},
@@ -22,16 +18,11 @@ use headroom_shared::{
         bpe::{BpeError, ByteBpe},
     },
 };
-use serde::Deserialize;
 use web_sys::File;
 
 use crate::{
     engine::{Backend, Engine, EngineError},
-    host::{
-        self, Data, NoWebGpu, Unread,
-        remote::{Remote, Unfetched},
-    },
-    plain,
+    host::{self, Data, NoWebGpu},
     session::Session,
     tokenizer::{self, Tokenizer},
     ways::{self, Machine},
@@ -49,21 +40,8 @@ fn of_weights(name: &str, error: &WeightsError) -> Failure {
     Failure { kind: FailureKind::Files, text, hint: error.hint().map(Text::from) }
 }
 
-fn unread(name: &str, why: Unread) -> Failure {
-    match why {
-        Unread::Said(reason) => failure(FailureKind::Files, text::demo_unread(name, reason)),
-        Unread::Unfetched(why) => unfetched(why),
-    }
-}
-
-fn unfetched(why: Unfetched) -> Failure {
-    match why {
-        Unfetched::Replaced => failure(FailureKind::Replaced, text::WRITES_REPLACED),
-        Unfetched::Refused(message) => failure(FailureKind::Files, text::writes_refused(message)),
-        Unfetched::Broken(reason) => failure(FailureKind::Files, text::writes_broken(reason)),
-        Unfetched::NoParts => failure(FailureKind::Files, text::WRITES_NO_PARTS),
-        Unfetched::NotWhole => failure(FailureKind::Files, text::WRITES_NOT_WHOLE),
-    }
+fn unread(name: &str, reason: String) -> Failure {
+    failure(FailureKind::Files, text::demo_unread(name, reason))
 }
 
 /// Opens a model and tells on the way what becomes of it.
@@ -73,7 +51,7 @@ pub async fn open(
     way: Option<Way>,
     gpu_bytes: Option<u64>,
 ) -> Result<Session, Failure> {
-    let mut folder = Folder::of(source, &files).await?;
+    let folder = Folder::of(source, &files).await?;
     let hints = match &folder.config {
         Some(config) => {
             let text = whole(config, "config.json", MAX_CONFIG_JSON_BYTES).await?;
@@ -88,13 +66,6 @@ pub async fn open(
     let header = header(&folder).await?;
     let catalogue = Catalogue::new(&header, &hints).map_err(|error| of_weights(&folder.file, &error))?;
     let config = *catalogue.config();
-    if let Data::Remote(remote) = &mut folder.weights {
-        // Behind the weights are the optimizer's moments, which nobody writes with.
-        remote.want(catalogue.reads(usize::MAX).iter().map(|read| read.range.end).max().unwrap_or(0));
-        if let Some(iteration) = iteration(&header) {
-            host::post(&told(Kind::Iteration, &iteration.to_string()));
-        }
-    }
     let tokenizer = folder.tokenizer(&catalogue).await?;
 
     let gpu = request_gpu().await;
@@ -150,13 +121,6 @@ impl Folder {
             let file = file.to_owned();
             Self { name, file, weights, config: None, tokenizer_json: None, vocab: None, merges: None }
         };
-        if let Source::Remote(remote) = source {
-            let words = Data::fetch(&remote.words).await.map_or_else(|_| String::new(), |words| words.text());
-            plain::begin(&words);
-            let file = remote.address.rsplit('/').next().unwrap_or_default().to_owned();
-            let weights = Remote::open(remote.address, remote.token, PREFIX_BYTES as u64).await.map_err(unfetched)?;
-            return Ok(none(Data::Remote(weights), String::new(), &file));
-        }
         if let Source::Shipped(address) = source {
             let weights = Data::fetch(&address).await;
             let weights = weights.map_err(|reason| failure(FailureKind::Files, text::demo_not_fetched(reason)))?;
@@ -204,9 +168,6 @@ impl Folder {
                 let merges = whole(merges, "merges.txt", MAX_TOKENIZER_BYTES).await?;
                 byte_pairs(ByteBpe::from_vocab_and_merges(&vocab, &merges))?
             }
-            (Some(weights::Tokenizer::Gpt2), ..) if matches!(self.weights, Data::Remote(_)) => {
-                return Err(failure(FailureKind::Files, text::WRITES_GPT2));
-            }
             // nanoGPT rounds GPT-2's vocabulary up.
             (known, ..) if known.is_some() || (GPT2_VOCAB_SIZE..=DEFAULT_VOCAB_SIZE).contains(&vocab_size) => {
                 return Err(failure(FailureKind::Files, text::DEMO_NO_GPT2_TOKENIZER));
@@ -238,16 +199,6 @@ async fn header(folder: &Folder) -> Result<Header, Failure> {
     let range = header_range(&prefix, data.bytes()).map_err(|error| of_weights(&folder.file, &error))?;
     let header = data.read(range).await.map_err(unread)?;
     Header::parse(&header, data.bytes()).map_err(|error| of_weights(&folder.file, &error))
-}
-
-/// Where the training run stood that saved it, where the file says so.
-fn iteration(header: &Header) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct State {
-        iter_num: u64,
-    }
-    let state = header.metadata().get(weights::keys::STATE)?;
-    serde_json::from_str(state).ok().map(|state: State| state.iter_num)
 }
 
 async fn request_gpu() -> Result<Gpu, Text> {
@@ -322,8 +273,7 @@ async fn backend(way: Way, gpu: Option<&Gpu>, config: &GptConfig) -> Result<Back
 async fn load(folder: &Folder, catalogue: &Catalogue, mut backend: Backend) -> Result<Backend, Failure> {
     /// A bar that moves this often is smooth.
     const TELL_EVERY_MILLIS: f64 = 50.0;
-    // What else a file has is not read: a checkpoint is three times its weights.
-    let all_bytes = catalogue.reads(READ_BYTES).iter().map(|read| read.range.end - read.range.start).sum();
+    let all_bytes = folder.weights.bytes();
     let (mut read_bytes, mut told) = (0, f64::NEG_INFINITY);
     for entry in catalogue.layout().entries() {
         let full = |_| failure(FailureKind::Device, text::demo_staging_full(entry.name.as_str()));

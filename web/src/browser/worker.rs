@@ -78,18 +78,29 @@ pub fn ask(ask: &Ask) {
         Ask::Open { .. } => FILES.with_borrow(|files| files.iter().collect()),
         _ => Array::new(),
     };
-    post_with(&json, &files);
+    post_with(&json, &files, &JsValue::UNDEFINED);
 }
 
 /// Asks the worker, by JSON that is made elsewhere.
 pub fn post(ask: &str) {
-    post_with(ask, &Array::new());
+    post_with(ask, &Array::new(), &JsValue::UNDEFINED);
 }
 
-fn post_with(json: &str, files: &Array) {
+/// The same with a checkpoint that is fetched, in place of files: its address and the texts of what is told, both beside
+/// the page, and a token. The worker tells words alone from then on.
+pub fn post_remote(ask: &str, address: &str, token: &str, words: &str) {
+    let remote = Object::new();
+    for (key, value) in [("address", &*beside(address)), ("token", token), ("words", &*beside(words))] {
+        let done = Reflect::set(&remote, &JsValue::from_str(key), &JsValue::from_str(value));
+        debug_assert!(done.is_ok(), "an object takes keys");
+    }
+    post_with(ask, &Array::new(), &remote);
+}
+
+fn post_with(json: &str, files: &Array, remote: &JsValue) {
     let message = Object::new();
     let set = |key: &str, value: &JsValue| Reflect::set(&message, &JsValue::from_str(key), value).is_ok();
-    let done = set("ask", &JsValue::from_str(json)) && set("files", files);
+    let done = set("ask", &JsValue::from_str(json)) && set("files", files) && set("remote", remote);
     debug_assert!(done, "an object takes keys");
     WORKER.with_borrow(|worker| {
         if let Some(worker) = worker {

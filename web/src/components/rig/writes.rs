@@ -1,10 +1,7 @@
 //! What the model can do by now: a run's newest checkpoint, fetched by a press, writes in the page.
 
 use headroom_shared::{
-    demo::{
-        Remote,
-        plain::{self, STOP},
-    },
+    demo::plain::{self, OPEN, STOP},
     protocol::run::Checkpoint,
 };
 use leptos::prelude::*;
@@ -85,7 +82,7 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
     view! {
         <section class="panel writes" aria-labelledby="writes-title" data-testid="writes">
             <h2 class="panel-title" id="writes-title">{t(text::RIG_WRITES)}</h2>
-            <p class="rig__hint" data-testid="writes-which">{words(move || which(checkpoint.get(), &writes.get()))}</p>
+            <p class="rig__hint" data-testid="writes-which">{words(move || which(checkpoint.get(), writes.with(|writes| writes.iter)))}</p>
             {part(move || newer.get().map(|newer| view! {
                 <p class="rig__hint" role="status" data-testid="writes-newer">{newer} " "
                     <button type="button" class="button" id="writes-load" on:click=load>{t(text::RIG_WRITES_LOAD)}</button></p>
@@ -111,8 +108,8 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
 }
 
 /// Which checkpoint: the one that is open, else the one that a press fetches.
-fn which(checkpoint: Option<Checkpoint>, writes: &Writes) -> String {
-    match (writes.iter, checkpoint) {
+fn which(checkpoint: Option<Checkpoint>, open: Option<u64>) -> String {
+    match (open, checkpoint) {
         (Some(iter), _) => say(&text::rig_writes_loaded(format::grouped(iter))),
         (None, Some(checkpoint)) => said(checkpoint, text::rig_writes_fetches),
         (None, None) => String::new(),
@@ -145,11 +142,8 @@ fn begin(desk: Desk, writes: RwSignal<Writes>, id: &str) {
         });
     });
     let token = desk.connection.with_untracked(|connection| connection.token.clone()).unwrap_or_default();
-    worker::post(&plain::open(&Remote {
-        address: worker::beside(&format!("api/runs/{id}/checkpoint")),
-        token,
-        words: worker::beside(&format!("text-writes-{}.txt", browser::language())),
-    }));
+    let (address, words) = (format!("api/runs/{id}/checkpoint"), format!("text-writes-{}.txt", browser::language()));
+    worker::post_remote(OPEN, &address, &token, &words);
 }
 
 fn seed() -> u64 {

@@ -1,8 +1,8 @@
 //! A text that a run's checkpoint writes: what the worker told, put together.
 
-use headroom_shared::demo::plain::{Kind, heard};
+use headroom_shared::demo::plain::{Told, heard};
 
-use crate::text::{self, say};
+use crate::text::{self, Table, Text, say};
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Stage {
 }
 
 /// Everything that was told. A text ends by itself, so that it has its bound.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Writes {
     /// How far it is.
     pub stage: Stage,
@@ -35,6 +35,11 @@ pub struct Writes {
     pub rate: String,
     /// Why the text ended, or why a prompt was not read.
     pub ended: String,
+    /// The worker's texts, which this page does not fetch by itself.
+    texts: Table,
+    /// What runs the model, and what to do about what is wrong: said with what is told next.
+    device: String,
+    hint: String,
 }
 
 impl Writes {
@@ -46,24 +51,62 @@ impl Writes {
 
     /// Takes what the worker tells.
     pub fn hear(&mut self, message: &str) {
-        let Some((kind, words)) = heard(message) else { return };
-        match kind {
-            Kind::Iteration => self.iter = words.parse().ok(),
-            Kind::Progress => words.clone_into(&mut self.said),
-            Kind::Ready => {
-                words.clone_into(&mut self.said);
+        let Some(told) = heard(message) else { return };
+        match told {
+            Told::Texts(packed) => self.texts = Table::unpacked(packed),
+            Told::Iteration(iter) => self.iter = Some(iter),
+            Told::Progress(hundredths) => self.said = self.say(&text::demo_loading(format!("{hundredths} %"))),
+            Told::Device(device) => device.clone_into(&mut self.device),
+            Told::Ready(is_webgpu, why) => {
+                let device = self.device.as_str();
+                let runs = match (is_webgpu, device) {
+                    (true, "") => text::DEMO_ON_WEBGPU_UNNAMED.into(),
+                    (true, _) => text::demo_on_webgpu(device),
+                    (false, _) => text::demo_on_cpu(device),
+                };
+                self.said = format!("{}. {}", self.say(&runs), self.say_packed(why));
                 // A checkpoint is opened for a text, which comes next.
                 self.write();
             }
-            Kind::Began => words.clone_into(&mut self.text),
-            Kind::Adds => self.text.push_str(words),
-            Kind::Rate => words.clone_into(&mut self.rate),
-            Kind::Ended | Kind::Refused => {
-                words.clone_into(&mut self.ended);
+            Told::Began(prompt) => prompt.clone_into(&mut self.text),
+            Told::Adds(words) => self.text.push_str(words),
+            Told::Rate(tenths) => {
+                let rate = match (tenths / 10, tenths % 10) {
+                    (whole @ 0..10, tenths) => self.texts.number(&format!("{whole}.{tenths}")),
+                    (whole, _) => self.texts.grouped(whole),
+                };
+                self.rate = self.say(&text::demo_rate(rate));
+            }
+            Told::Ended(is_whole, n) => {
+                let n = text::count(n);
+                self.ended = self.say(&if is_whole { text::demo_ended(n) } else { text::demo_stopped(n) });
                 self.stage = Stage::Ready;
             }
-            Kind::Failed | Kind::Replaced => self.fail(words.to_owned()),
+            Told::Hint(hint) => {
+                let hint = Text::unpacked(hint);
+                self.hint = hint.map(|hint| self.say(&text::demo_hint(hint))).unwrap_or_default();
+            }
+            Told::Refused(why) => {
+                self.ended = self.say_packed(why);
+                self.stage = Stage::Ready;
+            }
+            Told::Unfetched(kind, words) => {
+                let said = self.say(&unfetched(kind, words));
+                self.fail(said);
+            }
+            Told::Failed(why) => {
+                let said = [self.say_packed(why), std::mem::take(&mut self.hint)].join(" ");
+                self.fail(said);
+            }
         }
+    }
+
+    fn say(&self, text: &Text) -> String {
+        self.texts.say(text)
+    }
+
+    fn say_packed(&self, packed: &str) -> String {
+        Text::unpacked(packed).map(|text| self.say(&text)).unwrap_or_default()
     }
 
     /// The model writes, or is about to.
@@ -89,6 +132,18 @@ impl Writes {
     }
 }
 
+/// Why a checkpoint did not arrive, by the kinds of `web/demo/remote.js`.
+fn unfetched(kind: &str, words: &str) -> Text {
+    match kind {
+        "replaced" => text::WRITES_REPLACED.into(),
+        "refused" => text::writes_refused(words),
+        "broken" => text::writes_broken(words),
+        "no-parts" => text::WRITES_NO_PARTS.into(),
+        "gpt2" => text::WRITES_GPT2.into(),
+        _ => text::WRITES_NOT_WHOLE.into(),
+    }
+}
+
 /// What a press fetches of a checkpoint of that length: weights, of which the optimizer keeps two moments besides.
 pub const fn weights_bytes(file_bytes: u64) -> u64 {
     file_bytes / 3
@@ -96,56 +151,77 @@ pub const fn weights_bytes(file_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::demo::plain::told;
+    use headroom_shared::text::LANGUAGES;
 
     use super::*;
 
-    fn heard_all(writes: &mut Writes, messages: &[(Kind, &str)]) {
-        for (kind, words) in messages {
-            writes.hear(&told(*kind, words));
-        }
+    /// A page whose worker has sent its texts.
+    fn begun(language: usize) -> Writes {
+        let mut writes = Writes::default();
+        writes.begin();
+        writes.hear(&format!("t{}", Table::packed(&LANGUAGES[language], "writes")));
+        writes
+    }
+
+    fn hear_all(writes: &mut Writes, messages: &[&str]) {
+        messages.iter().for_each(|message| writes.hear(message));
     }
 
     #[test]
     fn a_text_is_put_together_and_the_next_takes_its_place() {
-        let mut writes = Writes::default();
-        writes.begin();
+        let mut writes = begun(0);
         assert_eq!(writes.stage, Stage::Loading);
-        heard_all(&mut writes, &[(Kind::Iteration, "250"), (Kind::Progress, "50 %")]);
-        assert_eq!((writes.iter, writes.said.as_str()), (Some(250), "50 %"));
-        heard_all(
-            &mut writes,
-            &[(Kind::Ready, "CPU"), (Kind::Began, "Once"), (Kind::Adds, " upon"), (Kind::Adds, " a")],
-        );
-        assert_eq!((writes.stage, writes.text.as_str(), writes.said.as_str()), (Stage::Writing, "Once upon a", "CPU"));
-        heard_all(&mut writes, &[(Kind::Rate, "9 tokens/s"), (Kind::Ended, "2 tokens written.")]);
-        assert_eq!((writes.stage, writes.rate.as_str()), (Stage::Ready, "9 tokens/s"));
+        hear_all(&mut writes, &["i250", "p50"]);
+        assert_eq!((writes.iter, writes.said.as_str()), (Some(250), "Loading weights, 50 %"));
+        let ready = format!("c{}", Text::from(text::NO_WEBGPU).packed());
+        hear_all(&mut writes, &["dsimd128", &ready, "bOnce", "a upon", "a a"]);
+        assert_eq!((writes.stage, writes.text.as_str()), (Stage::Writing, "Once upon a"));
+        assert!(writes.said.starts_with("CPU in WebAssembly, simd128. This browser has no WebGPU"), "{}", writes.said);
+        hear_all(&mut writes, &["s45", "s20005", "l2"]);
+        assert_eq!((writes.stage, writes.rate.as_str()), (Stage::Ready, "2,000 tokens/s"));
+        assert_eq!(writes.ended, "2 tokens written.");
         writes.write();
-        heard_all(&mut writes, &[(Kind::Began, "Then")]);
-        assert_eq!((writes.text.as_str(), writes.rate.as_str(), writes.ended.as_str()), ("Then", "", ""));
+        hear_all(&mut writes, &["bThen", "s45"]);
+        assert_eq!((writes.text.as_str(), writes.rate.as_str(), writes.ended.as_str()), ("Then", "4.5 tokens/s", ""));
         writes.hear("{}");
         assert_eq!(writes.text, "Then", "what is not understood changes nothing");
     }
 
     #[test]
-    fn a_prompt_that_is_not_read_leaves_the_model_and_a_failure_leaves_none() {
-        let mut writes = Writes::default();
-        heard_all(&mut writes, &[(Kind::Ready, "CPU"), (Kind::Refused, "It does not know é.")]);
-        assert_eq!((writes.stage, writes.ended.as_str()), (Stage::Ready, "It does not know é."));
-        heard_all(&mut writes, &[(Kind::Iteration, "250"), (Kind::Replaced, "There is a newer one.")]);
-        assert_eq!((writes.stage, writes.said.as_str()), (Stage::Failed, "There is a newer one."));
-        assert!(!writes.is_older_than(500), "what failed is begun again, with the newest");
-        writes.begin();
-        assert_eq!((writes.iter, writes.said.as_str()), (None, ""));
+    fn what_is_wrong_is_said_in_every_language_with_what_it_leaves() {
+        for (language, _) in LANGUAGES.iter().enumerate() {
+            let mut writes = begun(language);
+            hear_all(&mut writes, &["i250", "dAdapter", &format!("g{}", Text::from(text::WHY_GPU).packed())]);
+            writes.hear(&format!("q{}", text::demo_unknown_char("'é'", "abc").packed()));
+            assert!(writes.stage == Stage::Ready && writes.ended.contains('é'), "{}", writes.ended);
+            writes.hear(&format!("h{}", Text::from(text::NO_WEBGPU_ADAPTER).packed()));
+            writes.hear(&format!("f{}", text::demo_sentence("gone").packed()));
+            assert!(writes.stage == Stage::Failed && writes.said.contains("gone. "), "{}", writes.said);
+            let mut said: Vec<String> = Vec::new();
+            for kind in ["replaced", "refused", "broken", "no-parts", "gpt2", "not-whole"] {
+                writes.hear(&format!("x{kind} no way"));
+                let has_words = ["refused", "broken"].contains(&kind);
+                assert_eq!(writes.said.contains("no way"), has_words, "{}", writes.said);
+                assert!(!writes.said.contains('\u{fffd}') && !said.contains(&writes.said), "{}", writes.said);
+                said.push(writes.said.clone());
+            }
+            assert!(!writes.is_older_than(500), "what failed is begun again, with the newest");
+            for said in [&writes.said, &writes.ended] {
+                assert!(!said.contains('\u{fffd}'), "{said}");
+            }
+            writes.begin();
+            assert_eq!((writes.iter, writes.said.as_str()), (None, ""));
+        }
+        let mut writes = begun(0);
         writes.died("out of memory".to_owned());
         assert!(writes.stage == Stage::Failed && writes.said.contains("out of memory"), "{}", writes.said);
     }
 
     #[test]
     fn a_newer_checkpoint_is_offered_once_one_is_open() {
-        let mut writes = Writes::default();
+        let mut writes = begun(0);
         assert!(!writes.is_older_than(500));
-        heard_all(&mut writes, &[(Kind::Iteration, "250"), (Kind::Ready, "CPU")]);
+        hear_all(&mut writes, &["i250", "d", "g"]);
         assert!(writes.is_older_than(500) && !writes.is_older_than(250));
     }
 }
