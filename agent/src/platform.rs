@@ -36,7 +36,6 @@ pub enum Ending {
     /// By itself, with a status.
     Exited(i32),
     /// By a signal.
-    #[cfg_attr(windows, expect(dead_code, reason = "there are none there"))]
     Killed(i32),
 }
 

@@ -80,6 +80,7 @@ pub enum Observed {
     /// It answers again.
     CardBack(String),
     /// The driver reported an error of a card.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "NVML has no events elsewhere"))]
     Xid {
         /// Its UUID.
         gpu: String,
