@@ -305,6 +305,10 @@ impl Client {
 
     async fn act(self, run: String, act: Act) {
         if self.desk.presses.try_update(|presses| presses.begin(&run)) == Some(true) {
+            // Whoever stops a run goes on looking at it, also where another is newer.
+            if matches!(act, Act::Stop | Act::GoOn) {
+                self.desk.chosen_run.set(Some(run.clone()));
+            }
             // What is done is told as everything that happens.
             let how = rest::act(&self.token(), &run, act.request()).await;
             self.pressed(&run, how.map(|()| String::new()));
