@@ -138,6 +138,7 @@ impl Stop {
         self.changed.notify_all();
     }
 
+    #[cfg(target_os = "linux")]
     fn is_set(&self) -> bool {
         *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }

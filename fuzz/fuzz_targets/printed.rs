@@ -34,10 +34,16 @@ fn figures_are_figures(said: &Printed) {
         Printed::Iteration(it) => {
             assert!(is_figure(it.loss) && it.time_ms.is_finite() && it.time_ms >= 0.0);
             assert!(is_figure(it.tokens_per_second) && is_figure(it.mfu_printed_percent));
+            assert!(is_figure(it.learning_rate) && is_figure(it.gradient_norm) && is_figure(it.mfu_percent));
         }
         Printed::Evaluation(at) => assert!(is_figure(at.train_loss) && is_figure(at.val_loss)),
         Printed::Parameters { millions, .. } => assert!(millions.is_finite() && *millions >= 0.0),
-        Printed::TokensPerIteration(_) | Printed::Checkpoint(_) => {}
+        Printed::TokensPerIteration(_)
+        | Printed::Checkpoint(_)
+        | Printed::Builtin(_)
+        | Printed::OnCpu
+        | Printed::Allocation(_)
+        | Printed::Recompute(_) => {}
     }
 }
 

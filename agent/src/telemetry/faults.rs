@@ -70,7 +70,7 @@ fn follow(attached: &Attached, shared: &Shared, stop: &Stop, tell: &impl Fn(Obse
 #[cfg(not(target_os = "linux"))]
 fn follow(_: &Attached, _: &Shared, _: &Stop, _: &impl Fn(Observed)) {}
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is followed there"))]
+#[cfg(target_os = "linux")]
 fn is_current(attached: &Attached, shared: &Shared) -> bool {
     shared.get().is_some_and(|now| {
         let addresses = |attached: &Attached| attached.targets.iter().map(|target| target.address).collect::<Vec<_>>();

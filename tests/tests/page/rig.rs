@@ -43,7 +43,8 @@ pub async fn until_state(page: &Page, words: &str) {
 /// Tells the page what happens to the run of the greeting; each by its number behind the greeting's.
 pub fn happens(agent: &Agent, n: u64, what: Value) {
     let id = golden("hello.json")["last_event"].as_u64().expect("a number") + n;
-    let event = json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": RUN, "what": what });
+    let mut event = json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": RUN });
+    event["what"] = what;
     agent.say(event);
 }
 

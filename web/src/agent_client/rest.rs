@@ -4,9 +4,9 @@ use headroom_shared::protocol::{
     alert::Settings,
     event::Event,
     history::{History, POINTS_MAX},
-    run::{Order, Training},
+    run::{AllowedConfig, Device, Order, Training},
 };
-use js_sys::{Reflect, encode_uri_component};
+use js_sys::{Array, JSON, Reflect, encode_uri_component};
 use serde::{Deserialize, de::DeserializeOwned};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -27,13 +27,6 @@ const EVENT_PAGES_MAX: usize = 200;
 #[derive(Deserialize)]
 struct Refused {
     message: String,
-}
-
-/// A run that was just ordered.
-#[derive(Deserialize)]
-pub struct Ordered {
-    /// What it is called.
-    pub name: String,
 }
 
 /// What a code is exchanged for.
@@ -176,16 +169,48 @@ pub async fn set_settings(token: &str, settings: &Settings, before: &str) -> Res
     read(response).await.map(|_| Some(tag))
 }
 
-/// What may be started.
+/// What may be started. Read by the browser: so few lists are not worth eight kilobytes of code of their own.
 pub async fn training(token: &str) -> Result<Training, Failed> {
-    get("api/training", token).await
+    let found = parsed(&body("api/training", token).await?)?;
+    let config = |config: &JsValue| AllowedConfig {
+        name: text_at(config, "name").unwrap_or_default(),
+        dataset: text_at(config, "dataset"),
+        max_iters: None,
+    };
+    let device = |device: &JsValue| Device {
+        name: text_at(device, "name").unwrap_or_default(),
+        label: text_at(device, "label").unwrap_or_default(),
+    };
+    Ok(Training {
+        unavailable: text_at(&found, "unavailable"),
+        configs: list_at(&found, "configs").iter().map(config).collect(),
+        datasets: list_at(&found, "datasets").iter().filter_map(JsValue::as_string).collect(),
+        devices: list_at(&found, "devices").iter().map(device).collect(),
+    })
 }
 
-/// Starts a run, or puts it into the queue.
-pub async fn start(token: &str, order: &Order) -> Result<Ordered, Failed> {
-    let body = serde_json::to_string(order).map_err(|error| error.to_string())?;
+/// Starts a run, or puts it into the queue; and what it is called.
+pub async fn start(token: &str, order: &Order) -> Result<String, Failed> {
+    let Order { config, dataset, device, name } = order;
+    let body = serde_json::json!({ "config": config, "dataset": dataset, "device": device, "name": name }).to_string();
     let text = ask("POST", "api/runs", Some(token), Some(&body)).await?;
-    serde_json::from_str(&text).map_err(|_| not_understood())
+    text_at(&parsed(&text)?, "name").ok_or_else(not_understood)
+}
+
+fn parsed(text: &str) -> Result<JsValue, Failed> {
+    JSON::parse(text).map_err(|_| not_understood())
+}
+
+fn at(value: &JsValue, name: &str) -> JsValue {
+    Reflect::get(value, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED)
+}
+
+fn text_at(value: &JsValue, name: &str) -> Option<String> {
+    at(value, name).as_string()
+}
+
+fn list_at(value: &JsValue, name: &str) -> Vec<JsValue> {
+    at(value, name).dyn_into::<Array>().map(|list| list.to_vec()).unwrap_or_default()
 }
 
 /// Asks something of a run: the method, and what stands behind the run in the address.

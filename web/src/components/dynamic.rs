@@ -36,6 +36,19 @@ pub fn part<V: IntoView + 'static>(mut part: impl FnMut() -> V + Send + 'static)
     })
 }
 
+/// Makes a part of any view, where views of several kinds stand in one place: the framework's own way for that carries
+/// code for each kind to become each other.
+pub trait IntoPart {
+    /// The view, whatever it is.
+    fn into_part(self) -> Part;
+}
+
+impl<V: IntoView + 'static> IntoPart for V {
+    fn into_part(self) -> Part {
+        Part(Box::new(move || Made(Box::new(self.into_view().build()))))
+    }
+}
+
 /// A view that can only be made. What it replaces is taken out instead of being compared, which costs a short list
 /// nothing to speak of and the page no code.
 pub struct Part(Box<dyn FnOnce() -> Made + Send>);

@@ -124,6 +124,8 @@ pub struct Desk {
     pub compared: RwSignal<Compared>,
     /// What was pressed of runs, and what came of it.
     pub presses: RwSignal<Presses>,
+    /// Whether this page may change something.
+    pub may_change: Memo<bool>,
     /// Takes what a part asks.
     pub ask: Callback<Ask>,
 }
@@ -131,12 +133,17 @@ pub struct Desk {
 impl Desk {
     /// A page at its start.
     pub fn new(connection: Connection, now_ms: u64, ask: Callback<Ask>) -> Self {
+        let (rig, about) = (RwSignal::new(Rig::default()), RwSignal::new(()));
+        let may_change = Memo::new(move |_| {
+            about.track();
+            rig.with_untracked(|rig| rig.scope == Some(Scope::Control))
+        });
         Self {
-            rig: RwSignal::new(Rig::default()),
+            rig,
             fast: RwSignal::new(()),
             slow: RwSignal::new(()),
             events: RwSignal::new(()),
-            about: RwSignal::new(()),
+            about,
             connection: RwSignal::new(connection),
             now_ms: RwSignal::new(now_ms),
             ahead_ms: RwSignal::new(0),
@@ -151,6 +158,7 @@ impl Desk {
             order: RwSignal::new(Order::default()),
             compared: RwSignal::new(Compared::default()),
             presses: RwSignal::new(Presses::default()),
+            may_change,
             ask,
         }
     }
@@ -201,11 +209,6 @@ impl Desk {
     pub fn about<T>(self, look: impl FnOnce(&Rig) -> T) -> T {
         self.about.track();
         self.look(look)
-    }
-
-    /// Whether this page may change something; followed.
-    pub fn may_change(self) -> bool {
-        self.about(|rig| rig.scope == Some(Scope::Control))
     }
 
     /// What the agent's clock shows; followed once a second.

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::{Ask, Desk};
 use crate::{
     browser,
-    components::dynamic::{part, words},
+    components::dynamic::{IntoPart, part, words},
     state::rig::{
         connection::{Fault, Stage},
         words as said,
@@ -45,19 +45,19 @@ pub fn Access(
     part(move || {
         closed.get().map(|closed| {
             let inside = match closed {
-                Closed::Unpaired(fault) => unpaired(desk, fault).into_any(),
-                Closed::Refused(message) => view! { <p role="alert">{message}</p> }.into_any(),
+                Closed::Unpaired(fault) => unpaired(desk, fault).into_part(),
+                Closed::Refused(message) => view! { <p role="alert">{message}</p> }.into_part(),
                 Closed::Mismatch => view! {
                     <p>{t(text::RIG_MISMATCH_HINT)}</p>
                     <p><button type="button" class="button button--primary" id="reload" on:click=|_| browser::rig::reload()>{t(text::RIG_RELOAD)}</button></p>
                 }
-                .into_any(),
+                .into_part(),
                 Closed::NoAgent => view! {
                     <p>{t(text::RIG_NO_AGENT_LEAD)}</p>
                     <pre class="rig__command" tabindex="0">{SERVE}</pre>
                     <p>{t(text::RIG_NO_AGENT_THEN)}</p>
                 }
-                .into_any(),
+                .into_part(),
             };
             view! { <section class="panel rig__access" data-testid="access" aria-label=t(text::RIG_CONNECT)>{inside}</section> }
         })

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::{Ask, Desk};
 use crate::{
     browser::rig::keep_focus,
-    components::dynamic::{part, some_words, words},
+    components::dynamic::{IntoPart, Part, part, some_words, words},
     state::rig::{
         Watched,
         orders::{self, Act},
@@ -20,9 +20,9 @@ fn of<T: Default>(desk: Desk, id: StoredValue<String>, look: impl FnOnce(&Watche
 }
 
 /// The buttons, and what came of pressing them; where this page may only look, why there are none.
-pub fn acts(desk: Desk, id: StoredValue<String>) -> AnyView {
+pub fn acts(desk: Desk, id: StoredValue<String>) -> Part {
     let can = Memo::new(move |_| of(desk, id, orders::acts));
-    let may_change = Memo::new(move |_| desk.may_change());
+    let may_change = desk.may_change;
     let is_sure = RwSignal::new(false);
     let stopping = move || of(desk, id, |watched| watched.is_stopping).then(|| t(text::RIG_STOPPING).to_owned());
     let goes = move || is_sure.get().then(|| of(desk, id, |watched| orders::goes_too(&watched.run)));
@@ -45,11 +45,11 @@ pub fn acts(desk: Desk, id: StoredValue<String>) -> AnyView {
             }))}
         </div>
     }
-    .into_any()
+    .into_part()
 }
 
 /// A button of it. What cannot be taken back takes a second press.
-fn button(desk: Desk, id: StoredValue<String>, act: Act, is_sure: RwSignal<bool>) -> AnyView {
+fn button(desk: Desk, id: StoredValue<String>, act: Act, is_sure: RwSignal<bool>) -> Part {
     let press = move |_| {
         if act != Act::Delete || is_sure.get_untracked() {
             is_sure.set(false);
@@ -61,10 +61,10 @@ fn button(desk: Desk, id: StoredValue<String>, act: Act, is_sure: RwSignal<bool>
     let name =
         move || t(if act == Act::Delete && is_sure.get() { text::RIG_DELETE_SURE } else { act.name() }).to_owned();
     view! {
-        <button type="button" class="button" id=format!("act-{act:?}").to_lowercase() on:click=press
+        <button type="button" class="button" id=format!("act-{act:?}").to_ascii_lowercase() on:click=press
             aria-disabled=busy(desk, move || id.get_value())>{words(name)}</button>
     }
-    .into_any()
+    .into_part()
 }
 
 /// Whether a press of that name is on its way, as an attribute has it.
@@ -73,7 +73,7 @@ pub fn busy(desk: Desk, name: impl Fn() -> String + Send + 'static) -> Box<dyn F
 }
 
 /// What came of a press of that name: a refusal at once, as it was worded.
-pub fn said(desk: Desk, name: impl Fn() -> String + Copy + Send + 'static) -> AnyView {
+pub fn said(desk: Desk, name: impl Fn() -> String + Copy + Send + 'static) -> Part {
     let of = move |is_refusal: bool| {
         let said = desk.presses.with(|presses| presses.said(&name()));
         said.filter(|(_, refused)| *refused == is_refusal).map(|(words, _)| words)
@@ -82,5 +82,5 @@ pub fn said(desk: Desk, name: impl Fn() -> String + Copy + Send + 'static) -> An
         <p class="rig__fault" role="alert">{some_words(move || of(true))}</p>
         <p role="status">{some_words(move || of(false))}</p>
     }
-    .into_any()
+    .into_part()
 }

@@ -19,7 +19,7 @@ pub fn Fired(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let may_change = may_change(desk);
+    let may_change = desk.may_change;
     let fired = Memo::new(move |_| {
         desk.events(|rig| {
             let line = |fired: &headroom_shared::protocol::alert::Fired| {
@@ -61,17 +61,13 @@ pub fn Fired(
     })
 }
 
-fn may_change(desk: Desk) -> Memo<bool> {
-    Memo::new(move |_| desk.may_change())
-}
-
 /// The form.
 #[component]
 pub fn Alerts(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let may_change = may_change(desk);
+    let may_change = desk.may_change;
     let waits = Memo::new(move |_| desk.kept.with(|kept| matches!(kept, Kept::Unknown | Kept::NotFetched(_))));
     // Made anew where other settings fill it, and not while a person types.
     let n_fills = Memo::new(move |_| desk.form.with(|form| form.n_fills));
@@ -176,7 +172,7 @@ fn conflict(desk: Desk, save: impl Fn() + Copy + Send + 'static) -> impl IntoVie
 /// A kind of rule: whether there is any, and the number of each.
 fn kind_of_rule(kind: Kind, form: RwSignal<Form>, is_closed: bool) -> impl IntoView {
     let (rules, has_room) = form.with_untracked(|form| (form.of(kind), form.has_room()));
-    let id = format!("rule-{kind:?}").to_lowercase();
+    let id = format!("rule-{kind:?}").to_ascii_lowercase();
     let is_on = !rules.is_empty();
     let is_one_of_several = rules.len() > 1;
     let has_number = kind.number().is_some();

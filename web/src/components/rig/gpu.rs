@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use super::Desk;
 use crate::{
     browser,
-    components::dynamic::{flag, part, some_words, words},
+    components::dynamic::{IntoPart, Part, flag, part, some_words, words},
     state::{
         format,
         rig::{
@@ -50,7 +50,7 @@ fn of<T>(desk: Desk, uuid: &str, look: impl FnOnce(&Rig, &Card) -> T) -> Option<
     desk.fast(|rig| rig.card(uuid).map(|card| look(rig, card)))
 }
 
-fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> AnyView {
+fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> Part {
     let name = desk.look(|rig| said::card_name(rig, &uuid));
     let label = name.clone();
     let id = StoredValue::new(uuid.clone());
@@ -77,9 +77,9 @@ fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> AnyView {
             {cell(desk, id, 2, |sample| said::reading(Some(&sample.power_watts), |watts| said::value(*watts, 0, "W")))}
             {cell(desk, id, 3, |sample| said::reading(Some(&sample.temperature_celsius), |c| said::value(*c as f64, 0, "°C")))}
         }
-        .into_any()
+        .into_part()
     } else {
-        view! { <p class="gpu__lost" role="alert">{t(text::RIG_LOST_LEAD)}</p> }.into_any()
+        view! { <p class="gpu__lost" role="alert">{t(text::RIG_LOST_LEAD)}</p> }.into_part()
     };
     view! {
         <article class="gpu panel" class:gpu--lost=!present data-testid="gpu" data-uuid=uuid aria-label=label>
@@ -92,7 +92,7 @@ fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> AnyView {
             {can_plan.then(|| view! { <a class="button gpu__plan" href=words(plan)>{t(text::RIG_PLAN_CARD)}</a> })}
         </article>
     }
-    .into_any()
+    .into_part()
 }
 
 /// What is read once a second, in one line: clock, fan, and what should not be.
@@ -122,7 +122,7 @@ fn facts(desk: Desk, id: StoredValue<String>) -> String {
     found.unwrap_or_default()
 }
 
-fn memory(desk: Desk, id: StoredValue<String>) -> AnyView {
+fn memory(desk: Desk, id: StoredValue<String>) -> Part {
     let ask = move |look: fn(&Rig, &Card) -> Option<f64>| id.with_value(|uuid| of(desk, uuid, look)).flatten();
     let used =
         move || ask(|_, card| share(card, card.sample.as_ref()?.memory_used_bytes.get().copied()?)).unwrap_or(0.0);
@@ -159,7 +159,7 @@ fn memory(desk: Desk, id: StoredValue<String>) -> AnyView {
             {sparkline(desk, id, 0)}
         </div>
     }
-    .into_any()
+    .into_part()
 }
 
 fn share(card: &Card, bytes: u64) -> Option<f64> {
@@ -172,7 +172,7 @@ fn number(value: f64) -> String {
 
 const NAMES: [Key; 4] = [text::RIG_MEMORY, text::RIG_UTILIZATION, text::RIG_POWER, text::RIG_TEMPERATURE];
 
-fn cell(desk: Desk, id: StoredValue<String>, which: usize, look: fn(&Sample) -> String) -> AnyView {
+fn cell(desk: Desk, id: StoredValue<String>, which: usize, look: fn(&Sample) -> String) -> Part {
     let value = move || {
         let value = id.with_value(|uuid| of(desk, uuid, |_, card| card.sample.as_ref().map(look)));
         value.flatten().unwrap_or_else(|| t(text::RIG_NOT_YET).to_owned())
@@ -183,7 +183,7 @@ fn cell(desk: Desk, id: StoredValue<String>, which: usize, look: fn(&Sample) -> 
             {sparkline(desk, id, which)}
         </div>
     }
-    .into_any()
+    .into_part()
 }
 
 /// What is at the top of a card's sparkline.
@@ -199,7 +199,7 @@ fn top(card: &Card, metric: Metric) -> f64 {
     }
 }
 
-fn sparkline(desk: Desk, id: StoredValue<String>, which: usize) -> AnyView {
+fn sparkline(desk: Desk, id: StoredValue<String>, which: usize) -> Part {
     let path = move || {
         let path =
             id.with_value(|uuid| of(desk, uuid, |_, card| spark::path(&card.recent, which, top(card, SPARKS[which]))));
@@ -210,5 +210,5 @@ fn sparkline(desk: Desk, id: StoredValue<String>, which: usize) -> AnyView {
             <path d=words(path) />
         </svg>
     }
-    .into_any()
+    .into_part()
 }

@@ -4,7 +4,10 @@ use leptos::prelude::*;
 
 use super::Desk;
 use crate::{
-    components::{dynamic::part, rig_charts::ZONE},
+    components::{
+        dynamic::{IntoPart, part},
+        rig_charts::ZONE,
+    },
     state::rig::words as said,
     text::{self, t},
 };
@@ -28,8 +31,8 @@ pub fn Log(
                     <li class="log__line"><span class="log__time">{ZONE.moment(time_ms, true)}</span> <span>{words}</span></li>
                 }).collect();
                 match lines.is_empty() {
-                    true => view! { <p class="rig__hint">{t(text::RIG_NOTHING_HAPPENED)}</p> }.into_any(),
-                    false => view! { <ol class="log rig__scroll" tabindex="0" aria-labelledby="log-title" data-testid="log">{lines}</ol> }.into_any(),
+                    true => view! { <p class="rig__hint">{t(text::RIG_NOTHING_HAPPENED)}</p> }.into_part(),
+                    false => view! { <ol class="log rig__scroll" tabindex="0" aria-labelledby="log-title" data-testid="log">{lines}</ol> }.into_part(),
                 }
             })}
         </section>

@@ -5,7 +5,10 @@ use leptos::prelude::*;
 use super::Desk;
 use crate::{
     browser::rig::{keep_focus, moment},
-    components::{dynamic::part, rig_charts::LossChart},
+    components::{
+        dynamic::{IntoPart, Part, part},
+        rig_charts::LossChart,
+    },
     state::rig::{
         Watched,
         compare::{Differences, differences},
@@ -14,7 +17,7 @@ use crate::{
 };
 
 /// The chart, and what is to be compared.
-pub fn losses(desk: Desk, id: StoredValue<String>) -> AnyView {
+pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
     let losses = Signal::derive(move || {
         // Drawn again with what is beside it.
         desk.compared.track();
@@ -45,11 +48,11 @@ pub fn losses(desk: Desk, id: StoredValue<String>) -> AnyView {
             {table(desk, id)}
         </div>
     }
-    .into_any()
+    .into_part()
 }
 
 /// Another run to compare with; nothing where there is none, or no room.
-fn choice(desk: Desk, id: StoredValue<String>) -> AnyView {
+fn choice(desk: Desk, id: StoredValue<String>) -> Part {
     let choices = Memo::new(move |_| {
         let compared = desk.compared.get();
         let is_new = |watched: &&Watched| {
@@ -79,11 +82,11 @@ fn choice(desk: Desk, id: StoredValue<String>) -> AnyView {
             }
         })
     })
-    .into_any()
+    .into_part()
 }
 
 /// Where the configs of all that are drawn differ.
-fn table(desk: Desk, id: StoredValue<String>) -> AnyView {
+fn table(desk: Desk, id: StoredValue<String>) -> Part {
     let found = Memo::new(move |_| {
         let compared = desk.compared.get();
         let ids: Vec<String> = id.with_value(|id| std::iter::once(id).chain(compared.beside(id)).cloned().collect());
@@ -93,7 +96,7 @@ fn table(desk: Desk, id: StoredValue<String>) -> AnyView {
     part(move || {
         found.get().map(|Differences { names, rows }| {
             if rows.is_empty() {
-                return view! { <p class="rig__hint">{t(text::LOSSES_COMPARE_SAME)}</p> }.into_any();
+                return view! { <p class="rig__hint">{t(text::LOSSES_COMPARE_SAME)}</p> }.into_part();
             }
             let head: Vec<_> = names.into_iter().map(|name| view! { <th scope="col">{name}</th> }).collect();
             let row = |(key, values): (String, Vec<String>)| {
@@ -108,8 +111,8 @@ fn table(desk: Desk, id: StoredValue<String>) -> AnyView {
                     </table>
                 </div>
             }
-            .into_any()
+            .into_part()
         })
     })
-    .into_any()
+    .into_part()
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     browser::rig::keep_focus,
-    components::dynamic::{part, words},
+    components::dynamic::{IntoPart, Part, part, words},
     state::rig::orders::{Act, Allowed, START, Waiting, choose_config, queue},
     text::{self, Key, say, t},
 };
@@ -27,14 +27,13 @@ pub fn Orders(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let may_change = Memo::new(move |_| desk.may_change());
-    let allowed = Memo::new(move |_| desk.allowed.get());
+    let may_change = desk.may_change;
     let waiting = Memo::new(move |_| desk.events(queue));
-    let form = move || match (may_change.get(), allowed.get()) {
-        (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_any(),
-        (true, Allowed::Unknown) => ().into_any(),
+    let form = move || match (may_change.get(), desk.allowed.get()) {
+        (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_part(),
+        (true, Allowed::Unknown) => ().into_part(),
         (true, Allowed::Failed(why)) => {
-            view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_any()
+            view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_part()
         }
         (true, Allowed::Is(Training { unavailable: Some(why), .. })) => view! {
             <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
@@ -42,7 +41,7 @@ pub fn Orders(
             // In the agent's own words, which are English.
             <p class="rig__hint" lang="en">{why}</p>
         }
-        .into_any(),
+        .into_part(),
         (true, Allowed::Is(training)) => order(desk, training),
     };
     view! {
@@ -64,13 +63,13 @@ pub fn Orders(
 }
 
 /// The form. What is chosen is the page's, so that it outlives the form.
-fn order(desk: Desk, training: Training) -> AnyView {
+fn order(desk: Desk, training: Training) -> Part {
     let start = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
         desk.ask.run(Ask::Start);
     };
     let config = Memo::new(move |_| desk.order.with(|order| order.config.clone()));
-    let name = Memo::new(move |_| desk.order.with(|order| order.name.clone()).unwrap_or_default());
+    let name = move || desk.order.with(|order| order.name.clone()).unwrap_or_default();
     let configs: Vec<_> = training.configs.iter().map(|config| (config.name.clone(), config.name.clone())).collect();
     let datasets: Vec<_> = training.datasets.iter().map(|name| (name.clone(), name.clone())).collect();
     let devices: Vec<_> = training.devices.iter().map(|device| (device.name.clone(), device.label.clone())).collect();
@@ -90,7 +89,7 @@ fn order(desk: Desk, training: Training) -> AnyView {
             {select("start-device", text::RIG_DEVICE, devices, chosen.device.as_deref(), take_device)}
             <label class="orders__field" for="start-name">
                 {t(text::RIG_RUN_NAME)}
-                <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(move || name.get())
+                <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(name)
                     on:input:target=move |event| desk.order.update(|order| order.name = Some(event.target().value())) />
             </label>
             <button type="submit" class="button button--primary" id="start" aria-disabled=busy(desk, || START.to_owned())>
@@ -99,7 +98,7 @@ fn order(desk: Desk, training: Training) -> AnyView {
         </form>
         {said(desk, || START.to_owned())}
     }
-    .into_any()
+    .into_part()
 }
 
 /// A list to choose from: what each is, and what it is called.
@@ -109,7 +108,7 @@ fn select(
     choices: Vec<(String, String)>,
     chosen: Option<&str>,
     take: Callback<String>,
-) -> AnyView {
+) -> Part {
     let options: Vec<_> = choices
         .into_iter()
         .take(CHOICES_MAX)
@@ -124,11 +123,11 @@ fn select(
             <select class="input" id=id on:change:target=move |event| take.run(event.target().value())>{options}</select>
         </label>
     }
-    .into_any()
+    .into_part()
 }
 
 /// A run that waits.
-fn waits(desk: Desk, run: Waiting, may_change: bool) -> AnyView {
+fn waits(desk: Desk, run: Waiting, may_change: bool) -> Part {
     let id = StoredValue::new(run.id.clone());
     let remove = may_change.then(|| {
         view! {
@@ -144,5 +143,5 @@ fn waits(desk: Desk, run: Waiting, may_change: bool) -> AnyView {
             {said(desk, move || id.get_value())}
         </li>
     }
-    .into_any()
+    .into_part()
 }

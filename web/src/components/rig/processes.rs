@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::Desk;
 use crate::{
-    components::dynamic::part,
+    components::dynamic::{IntoPart, part},
     state::rig::{
         processes::{Row, rows, why_none},
         words as said,
@@ -29,9 +29,9 @@ pub fn Processes(
                         || t(text::RIG_NO_PROCESSES).to_owned(),
                         |why| say(&text::rig_processes_missing(said::why(why))),
                     );
-                    view! { <p class="rig__hint" data-testid="no-processes">{none}</p> }.into_any()
+                    view! { <p class="rig__hint" data-testid="no-processes">{none}</p> }.into_part()
                 }
-                false => table(all.get()).into_any(),
+                false => table(all.get()).into_part(),
             })}
         </section>
     }

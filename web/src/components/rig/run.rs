@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use super::{Desk, Fetched, acts::acts, losses::losses, oom::Oom};
 use crate::{
     components::{
-        dynamic::{part, words},
+        dynamic::{IntoPart, part, words},
         rig_charts::{MemoryChart, ZONE, width_of},
     },
     state::{
@@ -38,8 +38,8 @@ pub fn RunPanel(
                     <pre class="rig__command" tabindex="0">{WATCH}</pre>
                     <p class="rig__hint">{t(text::RIG_NO_RUNS_THEN)}</p>
                 }
-                .into_any(),
-                Some(id) => shown(desk, id).into_any(),
+                .into_part(),
+                Some(id) => shown(desk, id).into_part(),
             })}
         </section>
     }

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::frame::{grid, percent};
 use crate::{
-    components::dynamic::{part, some_words, words},
+    components::dynamic::{IntoPart, Part, part, some_words, words},
     state::rig_charts::{
         path::{HEIGHT, WIDTH},
         plot::{Limit, Line, Plot, limits},
@@ -16,7 +16,7 @@ use crate::{
 const N_LINES: usize = 2;
 
 /// The drawing, and the names in it.
-pub fn drawing(plot: Memo<Plot>) -> AnyView {
+pub fn drawing(plot: Memo<Plot>) -> Part {
     let path = move |index: usize, of: fn(&Line) -> &String| {
         some_words(move || plot.with(|plot| plot.lines.get(index).map(|line| of(line).clone())))
     };
@@ -44,7 +44,7 @@ pub fn drawing(plot: Memo<Plot>) -> AnyView {
             {part(move || plot.with(|plot| plot.limits.clone()).into_iter().map(name).collect_view())}
         </div>
     }
-    .into_any()
+    .into_part()
 }
 
 /// The name of a line that readings stay below. The plan's stands above its line and at the other side, where it covers

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     browser,
-    components::dynamic::{flag, part, words},
+    components::dynamic::{IntoPart, flag, part, words},
     state::rig_charts::{
         history::{Charted, Standing},
         kind::Kind,
@@ -290,14 +290,14 @@ fn Notes(shown: Shown, paused: Signal<Option<String>>) -> impl IntoView {
                 {part(move || match (stale.get(), paused.get()) {
                     (Some(why), _) => view! {
                         <span class="rig-chart__warning">{why}</span>" "<TryAgain shown />
-                    }.into_any(),
+                    }.into_part(),
                     (None, Some(reason)) => view! {
                         <span class="rig-chart__warning">{reason}</span>
-                    }.into_any(),
+                    }.into_part(),
                     (None, None) => view! {
                         <span class="rig-chart__hint">{t(text::HISTORY_HINT)}</span>" "
                         <span class="rig-chart__hint rig-chart__hint--wheel">{t(text::HISTORY_HINT_WHEEL)}</span>
-                    }.into_any(),
+                    }.into_part(),
                 })}
             </p>
         </div>

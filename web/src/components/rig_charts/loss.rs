@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     browser,
-    components::dynamic::{part, words},
+    components::dynamic::{IntoPart, Part, part, words},
     state::rig::compare::COMPARED_MAX,
     state::rig_charts::{
         loss_plot::{LossPlot, Other, reading},
@@ -147,7 +147,7 @@ fn legend(
     others: Signal<Vec<Other>>,
     cursor: Signal<Option<f64>>,
     forget: Callback<String>,
-) -> AnyView {
+) -> Part {
     let shown = Memo::new(move |_| {
         // Which they are changes with the drawing.
         plot.track();
@@ -178,12 +178,12 @@ fn legend(
         let lines = (!shown.is_empty()).then(|| view! { <li>{t(text::LOSSES_COMPARE_LINES)}</li> });
         (shown.into_iter().enumerate().map(entry).collect_view(), lines)
     })
-    .into_any()
+    .into_part()
 }
 
 /// What a run prints beside its loss, drawn small on the same axis; nothing where it prints none. What stands there is
 /// of the iteration under the cursor, else of the newest.
-fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cursor: Signal<Option<f64>>) -> AnyView {
+fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cursor: Signal<Option<f64>>) -> Part {
     let has_any = Memo::new(move |_| plot.with(|plot| plot.besides[at].is_some()));
     let of = move |look: fn(&SmallPlot) -> String| {
         words(move || plot.with(|plot| plot.besides[at].as_ref().map(look)).unwrap_or_default())
@@ -209,7 +209,7 @@ fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cu
             </div>
         }
     };
-    part(move || has_any.get().then(drawn)).into_any()
+    part(move || has_any.get().then(drawn)).into_part()
 }
 
 /// What is under the cursor, and where that is.

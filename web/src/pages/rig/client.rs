@@ -274,13 +274,17 @@ impl Client {
     /// What can be started, which an agent that was started anew may say anew.
     fn fetch_training(self) {
         spawn_local(async move {
-            self.desk.allowed.set(match rest::training(&self.token()).await {
+            let allowed = match rest::training(&self.token()).await {
                 Ok(training) => {
                     self.desk.order.update(|order| orders::fit(order, &training));
                     Allowed::Is(training)
                 }
                 Err(message) => Allowed::Failed(message),
-            });
+            };
+            // The form stays as it is where nothing changed.
+            if self.desk.allowed.with_untracked(|known| *known != allowed) {
+                self.desk.allowed.set(allowed);
+            }
         });
     }
 
@@ -289,12 +293,12 @@ impl Client {
         if self.desk.presses.try_update(|presses| presses.begin(START)) != Some(true) {
             return;
         }
-        let how = rest::start(&self.token(), &order).await.map(|ordered| {
+        let how = rest::start(&self.token(), &order).await.map(|name| {
             // The next one has a name of its own.
             self.desk.order.update(|order| order.name = None);
             // What is at work is shown, or else the newest, which it is.
             self.desk.chosen_run.set(None);
-            say(&text::rig_ordered(ordered.name))
+            say(&text::rig_ordered(name))
         });
         self.pressed(START, how);
     }

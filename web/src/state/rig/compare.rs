@@ -61,9 +61,12 @@ pub fn differences(rig: &Rig, ids: &[String]) -> Option<Differences> {
     let run = |id: &String| rig.runs.iter().map(|watched| &watched.run).find(|run| run.id == *id);
     let (names, configs): (Vec<_>, Vec<_>) =
         ids.iter().filter_map(run).filter_map(|run| Some((run.name.clone(), values(run.config.as_ref()?)))).unzip();
-    let mut keys: Vec<&str> = configs.iter().flatten().map(|(key, _)| *key).collect();
-    keys.sort_unstable();
-    keys.dedup();
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in configs.iter().flatten() {
+        if !keys.contains(key) {
+            keys.push(key);
+        }
+    }
     let row = |key: &str| {
         let values: Vec<String> = configs.iter().map(|config| in_config(config, key).to_owned()).collect();
         values.iter().any(|value| *value != values[0]).then(|| (key.to_owned(), values))
@@ -74,14 +77,12 @@ pub fn differences(rig: &Rig, ids: &[String]) -> Option<Differences> {
 
 /// What a config has under a key.
 fn in_config<'a>(config: &[(&str, &'a str)], key: &str) -> &'a str {
-    config.iter().find(|(name, _)| *name == key).map_or(NOT_SET, |found| found.1)
+    config.iter().rfind(|(name, _)| *name == key).map_or(NOT_SET, |found| found.1)
 }
 
-/// Keys of a config with their values, the newest first: lines as a config file has them, or as nanoGPT prints them.
+/// Keys of a config with their values, of which a later one counts: lines as a config file has them, or as nanoGPT prints them.
 fn values(config: &str) -> Vec<(&str, &str)> {
-    let mut all: Vec<_> = config.lines().filter_map(value).collect();
-    all.reverse();
-    all
+    config.lines().filter_map(value).collect()
 }
 
 fn value(line: &str) -> Option<(&str, &str)> {

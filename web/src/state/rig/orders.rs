@@ -124,15 +124,13 @@ pub struct Waiting {
 
 /// Those that wait for their cards, the next one first.
 pub fn queue(rig: &Rig) -> Vec<Waiting> {
-    let mut runs: Vec<&Run> =
-        rig.runs.iter().map(|watched| &watched.run).filter(|run| run.status == RunStatus::Queued).collect();
-    runs.sort_by_key(|run| run.started_ms);
     let waiting = |run: &Run| {
         let order = run.order.clone().unwrap_or_default();
         let with: Vec<String> = [Some(order.config), order.dataset, order.device].into_iter().flatten().collect();
         Waiting { id: run.id.clone(), name: run.name.clone(), with: with.join(" · ") }
     };
-    runs.into_iter().map(waiting).collect()
+    // Newest first is how they are known.
+    rig.runs.iter().rev().map(|w| &w.run).filter(|run| run.status == RunStatus::Queued).map(waiting).collect()
 }
 
 /// How a press stands.
