@@ -139,11 +139,6 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    #[cfg(target_os = "linux")]
-    fn is_set(&self) -> bool {
-        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits so long, or until it is set; gives whether it is.
     fn wait(&self, timeout: Duration) -> bool {
         let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);

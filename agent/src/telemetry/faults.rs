@@ -1,5 +1,5 @@
-//! Errors of cards that the driver reports as they happen (Xid), by NVML's events, on a thread of their own: to wait for
-//! one is a call that comes back when there is one.
+//! Errors of cards that the driver reports as they happen (Xid), by NVML's events, on a thread of their own, so that
+//! nothing else waits for a driver whose card is failing.
 
 #[cfg(target_os = "linux")]
 use std::sync::Arc;
@@ -12,12 +12,10 @@ use super::{
 
 /// How often cards are looked for while none can be listened to: drivers without such events stay without.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a round over all cards waits. An error is kept until somebody asks.
+/// How often the driver is asked for errors, which it keeps until then. To wait for one would cost as many wake-ups as
+/// there are cards.
 #[cfg(target_os = "linux")]
-const ROUND_MS: u32 = 1000;
-/// How long one of them is waited for: the end of reading waits for it too.
-#[cfg(target_os = "linux")]
-const WAIT_MS_MAX: u32 = 250;
+const ASK: Duration = Duration::from_secs(1);
 
 /// Tells errors until it is told to stop.
 pub fn watch(shared: &Shared, stop: &Stop, tell: &impl Fn(Observed)) {
@@ -45,13 +43,12 @@ fn follow(attached: &Attached, shared: &Shared, stop: &Stop, tell: &impl Fn(Obse
         Some((uuid, device.register_events(EventTypes::CRITICAL_XID_ERROR, set).ok()?))
     };
     let sets: Vec<_> = attached.targets.iter().filter(|target| target.address.is_card()).filter_map(listen).collect();
-    let Some(wait_ms) = u32::try_from(sets.len()).ok().and_then(|n_sets| ROUND_MS.checked_div(n_sets)) else { return };
+    if sets.is_empty() {
+        return;
+    }
     while is_current(attached, shared) {
         for (gpu, set) in &sets {
-            if stop.is_set() {
-                return;
-            }
-            match set.wait(wait_ms.clamp(1, WAIT_MS_MAX)) {
+            match set.wait(0) {
                 Ok(event) => {
                     let xid = match event.event_data {
                         Some(XidError::Value(xid)) => xid,
@@ -62,6 +59,9 @@ fn follow(attached: &Attached, shared: &Shared, stop: &Stop, tell: &impl Fn(Obse
                 Err(NvmlError::Timeout) => {}
                 Err(_) => return,
             }
+        }
+        if stop.wait(ASK) {
+            return;
         }
     }
 }

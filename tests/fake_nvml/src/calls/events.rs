@@ -17,9 +17,6 @@ use crate::{
 
 /// `nvmlEventTypeXidCriticalError`.
 const XID_CRITICAL_ERROR: c_ulonglong = 8;
-/// How often the scenario is looked at while somebody waits.
-const LOOK: Duration = Duration::from_millis(10);
-
 /// As nvml.h has it.
 #[repr(C)]
 pub struct EventData {
@@ -109,9 +106,10 @@ unsafe extern "C" fn nvmlEventSetWait_v2(set: Handle, out: *mut EventData, timeo
             };
             return unsafe { put(out, data) }.err().unwrap_or(code::SUCCESS);
         }
-        if Instant::now() >= until {
-            return code::TIMEOUT;
+        // A driver sleeps all the time, and looking oftener would be counted as the agent's.
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return code::TIMEOUT,
+            left => thread::sleep(left),
         }
-        thread::sleep(LOOK);
     }
 }
