@@ -12,6 +12,10 @@ use super::{
 
 /// How often cards are looked for while none can be listened to: drivers without such events stay without.
 const LOOK: Duration = Duration::from_secs(2);
+/// At the start they are there in a moment: so often they are looked for sooner,
+const N_SOON: u32 = 20;
+/// and by so much.
+const SOON: Duration = Duration::from_millis(100);
 /// How often the driver is asked for errors, which it keeps until then. To wait for one would cost as many wake-ups as
 /// there are cards.
 #[cfg(target_os = "linux")]
@@ -19,13 +23,16 @@ const ASK: Duration = Duration::from_secs(1);
 
 /// Tells errors until it is told to stop.
 pub fn watch(shared: &Shared, stop: &Stop, tell: &impl Fn(Observed)) {
+    let mut n_looks = 0;
     loop {
         if let Some(attached) = shared.get() {
             follow(&attached, shared, stop, tell);
+            n_looks = N_SOON;
         }
-        if stop.wait(LOOK) {
+        if stop.wait(if n_looks < N_SOON { SOON } else { LOOK }) {
             return;
         }
+        n_looks = (n_looks + 1).min(N_SOON);
     }
 }
 
