@@ -6,3 +6,6 @@ pub mod corpus;
 pub mod dataset;
 pub mod prepare;
 pub mod tokenizer;
+
+/// The name of the data set that is made of the built-in [`corpus`].
+pub const BUILTIN: &str = "builtin";

@@ -26,19 +26,17 @@ use std::{
     },
 };
 
-use headroom_shared::{
-    nanogpt::{Source, read},
-    protocol::{
-        gpu::Gpu,
-        run::{AllowedConfig, Device, Order, Run, RunStatus, Training},
-    },
+use headroom_kernels::cuda::Capability;
+use headroom_shared::protocol::{
+    gpu::Gpu,
+    run::{AllowedConfig, Device, Order, Run, RunStatus, Training},
 };
 
 use crate::{
     clock::now_ms,
     platform,
     store::{Archive, Asked, Store},
-    train::settings::{RunSettings, SettingsError},
+    train::device::Wanted,
     watch::new_id,
 };
 use allowed::{Allowed, Config};
@@ -51,10 +49,6 @@ pub const QUEUED_MAX: u64 = 64;
 pub const STOP_MS: u64 = 30_000;
 /// Characters of a run's name.
 const NAME_CHARS_MAX: usize = 60;
-/// What the CPU is called.
-const CPU: &str = "cpu";
-/// The oldest cards that train: bfloat16 on tensor cores.
-const CAPABILITY_MIN: (u32, u32) = (8, 0);
 
 /// What rings where something happened that the yard should look at. One ring waits for it; more say no more.
 #[derive(Clone, Debug)]
@@ -253,12 +247,12 @@ impl Inner {
     fn devices(&self) -> Vec<Device> {
         let gpus = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
         let cards = seen_by_cuda(&gpus, env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
-        let cards = cards.into_iter().enumerate().filter_map(|(i, gpu)| {
-            let is_new_enough = gpu.compute_capability.get().is_some_and(|found| *found >= CAPABILITY_MIN);
-            let name = format!("cuda:{i}");
-            (gpu.present && is_new_enough && trains_on(&name)).then(|| Device { name, label: gpu.name.clone() })
+        let cards = (0..).zip(cards).filter_map(|(i, gpu)| {
+            let &(major, minor) = gpu.compute_capability.get()?;
+            let can = gpu.present && Capability { major, minor } >= Capability::NEEDED;
+            can.then(|| Device { name: Wanted::Cuda(Some(i)).to_string(), label: gpu.name.clone() })
         });
-        cards.chain([Device { name: CPU.to_owned(), label: "CPU".to_owned() }]).collect()
+        cards.chain([Device { name: Wanted::Cpu.to_string(), label: "CPU".to_owned() }]).collect()
     }
 
     /// What an order means: its config, and the order with every name filled in.
@@ -317,9 +311,9 @@ pub fn begun(run: Run) -> Run {
 
 /// The card of a device, as `CUDA_VISIBLE_DEVICES` would name it alone.
 pub fn visible(device: &str) -> Option<String> {
-    let i: usize = device.strip_prefix("cuda:")?.parse().ok()?;
+    let Some(Wanted::Cuda(Some(i))) = Wanted::read(device) else { return None };
     match env::var("CUDA_VISIBLE_DEVICES") {
-        Ok(visible) => visible.split(',').nth(i).map(|word| word.trim().to_owned()),
+        Ok(visible) => visible.split(',').nth(i as usize).map(|word| word.trim().to_owned()),
         Err(_) => Some(i.to_string()),
     }
 }
@@ -333,10 +327,4 @@ fn seen_by_cuda<'a>(gpus: &'a [Gpu], visible: Option<&str>) -> Vec<&'a Gpu> {
     };
     // CUDA ends the list at the first that means nothing.
     visible.split(',').map(|word| named(word.trim())).take_while(Option::is_some).flatten().collect()
-}
-
-/// Whether `headroom train` knows such a device at all: the trainer itself says so.
-fn trains_on(device: &str) -> bool {
-    let mut settings = read(&[Source::Override { text: format!("--device={device}") }]);
-    !matches!(RunSettings::read(&mut settings), Err(SettingsError::Device { .. }))
 }

@@ -15,7 +15,7 @@ use super::{
 };
 pub use crate::data::prepare::Error;
 use crate::data::{
-    corpus,
+    BUILTIN, corpus,
     dataset::{META, Split},
     prepare::{Kind, Outcome, Prepared, Source, prepare},
 };
@@ -23,8 +23,6 @@ use crate::data::{
 /// The schema's number.
 const SCHEMA: u32 = 1;
 const COMMAND: &str = "data prepare";
-/// Stands for the corpus in the place of a file; a file of that name is `./builtin`.
-const BUILTIN: &str = "builtin";
 
 #[derive(Debug, Default)]
 struct Request {
@@ -171,6 +169,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
 }
 
 fn source(file: &OsString) -> Result<Source, Error> {
+    // A file of that name is `./builtin`.
     if file == BUILTIN {
         return Ok(builtin());
     }

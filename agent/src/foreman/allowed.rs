@@ -11,14 +11,13 @@ use std::{
 
 use headroom_shared::nanogpt::{Source, read};
 
-use crate::data::dataset::Split;
+use crate::{
+    data::{BUILTIN, dataset::Split},
+    train,
+};
 
 /// The config that is there without a file.
 pub const STORIES: &str = "stories";
-/// Its text.
-const STORIES_TEXT: &str = include_str!("../../config/stories.py");
-/// Its data set, which `headroom train` makes where it is missing.
-pub const BUILTIN: &str = "builtin";
 /// Configs, and data sets, that are listed at most: ten times what nanoGPT comes with, and little for a page.
 const LISTED_MAX: usize = 200;
 /// Entries of a folder that are looked at for them.
@@ -88,7 +87,7 @@ impl Allowed {
             let path = self.inside(&self.root.join("config").join(&name))?;
             Some(Config::new(name, text(&path)?))
         });
-        let built_in = Config::new(STORIES.to_owned(), STORIES_TEXT.to_owned());
+        let built_in = Config::new(STORIES.to_owned(), train::STORIES.to_owned());
         [built_in].into_iter().chain(files).take(LISTED_MAX).collect()
     }
 

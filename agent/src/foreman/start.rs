@@ -9,12 +9,8 @@ use std::{
 
 use headroom_shared::protocol::run::{Order, Run};
 
-use super::{
-    Error, Inner,
-    allowed::{Allowed, BUILTIN},
-    own_folder, place, saved,
-};
-use crate::platform;
+use super::{Error, Inner, allowed::Allowed, own_folder, place, saved};
+use crate::{data::BUILTIN, platform, train::device::Wanted};
 
 /// Variables that are the agent's own: a secret, and what tells whom its output goes to.
 const NOT_FOR_RUNS: [&str; 3] = ["HEADROOM_WEBHOOK", "JOURNAL_STREAM", "NOTIFY_SOCKET"];
@@ -46,7 +42,7 @@ impl Inner {
         };
         words.push(format!("--dataset={dataset}"));
         words.push(format!("--out_dir={}", text(folder)?));
-        words.push(format!("--device={}", order.device.as_deref().unwrap_or(super::CPU)));
+        words.push(format!("--device={}", order.device.clone().unwrap_or_else(|| Wanted::Cpu.to_string())));
         Ok(words)
     }
 

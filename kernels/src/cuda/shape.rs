@@ -4,11 +4,6 @@ use headroom_shared::gpt::{GptConfig, buffers::cuda::workspace};
 
 use super::CudaError;
 
-/// What is moved at once: a row of channels, and a head's part of it, are so many elements or a multiple of that.
-const ELEMENTS_MOVED: u64 = 8;
-/// Channels of the widest head.
-const HEAD_SIZE_MAX: u64 = 128;
-
 const OP: &str = "training on a card";
 
 /// Refuses a model that a kernel would refuse once a run has begun.
@@ -16,9 +11,9 @@ const OP: &str = "training on a card";
 /// # Errors
 /// [`CudaError::Size`], by the size that the kernels do not take.
 pub fn check(config: &GptConfig) -> Result<(), CudaError> {
-    let (c, head_size) = (config.n_embd(), config.n_embd() / config.n_head());
+    let (c, head_size) = (config.n_embd(), config.head_size());
     let size = |what, value, needed| Err(CudaError::Size { op: OP, what, value, needed });
-    if !head_size.is_multiple_of(ELEMENTS_MOVED) || head_size > HEAD_SIZE_MAX {
+    if !workspace::takes_heads_of(head_size) {
         return size("a head's size, n_embd / n_head,", head_size, "a multiple of 8 up to 128");
     }
     if workspace::norm_kernel(c).is_none() {

@@ -11,17 +11,11 @@ use super::{
 use crate::{
     dtype::Dtype,
     gpt::buffers::cuda::{
-        RESERVE_BYTES, ROW_MULTIPLE, Recompute, Sized, size,
-        workspace::{NORM_COLUMNS_MAX, norm_kernel},
+        RESERVE_BYTES, Recompute, Sized, size,
+        workspace::{HEAD_SIZE_MAX, NORM_COLUMNS_MAX, norm_kernel, takes_heads_of},
     },
-    hardware::ComputeCapability,
     text::{self, Table, Text, size as size_text},
 };
-
-/// Older cards lack instructions that its kernels are made of.
-const CAPABILITY_MIN: ComputeCapability = ComputeCapability::new(8, 0);
-/// Channels of a head, at most, which its attention is made for.
-const HEAD_SIZE_MAX: u64 = 128;
 
 /// What it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +38,9 @@ pub struct Builtin {
 /// Why it cannot train that run at all.
 pub fn builtin(request: &Request) -> Result<Builtin, Text> {
     let (gpt, train, device) = (&request.gpt, &request.train, &request.device);
-    let (head_size, capability) = (gpt.head_size(), device.compute_capability);
-    if capability < CAPABILITY_MIN {
-        return Err(text::builtin_old_card(&*device.name, capability.to_string()));
+    // The cards with bfloat16 are those that have the other instructions which its kernels are made of.
+    if !device.supports_bfloat16() {
+        return Err(text::builtin_old_card(&*device.name, device.compute_capability.to_string()));
     }
     if train.dtype != Dtype::Bfloat16 {
         return Err(text::builtin_dtype(train.dtype.name()));
@@ -55,8 +49,8 @@ pub fn builtin(request: &Request) -> Result<Builtin, Text> {
         return Err(text::BUILTIN_ONE_GPU.into());
     }
     // Channels are in steps of 8 where those of a head are.
-    if head_size > HEAD_SIZE_MAX || !head_size.is_multiple_of(ROW_MULTIPLE) {
-        return Err(text::builtin_width("n_embd / n_head", head_size, HEAD_SIZE_MAX));
+    if !takes_heads_of(gpt.head_size()) {
+        return Err(text::builtin_width("n_embd / n_head", gpt.head_size(), HEAD_SIZE_MAX));
     }
     if norm_kernel(gpt.n_embd()).is_none() {
         return Err(text::builtin_width("n_embd", gpt.n_embd(), NORM_COLUMNS_MAX));

@@ -189,12 +189,6 @@ fn the_panel_is_accessible_and_as_wide_as_its_page() {
                 assert!(found.is_empty(), "{scheme}, {size:?}: {found:?}");
                 let width: u32 = page.value("document.documentElement.scrollWidth").await;
                 assert!(width <= size.0, "{width} of {size:?}");
-                if let Some(folder) = std::env::var_os("SHOTS") {
-                    page.script("document.querySelector('[data-testid=writes]').scrollIntoView({ block: 'center' })")
-                        .await;
-                    let name = format!("writes-{scheme}-{}.png", size.0);
-                    page.browser.driver.screenshot(&Path::new(&folder).join(name)).await.expect("a picture");
-                }
             }
         }
     });

@@ -16,23 +16,20 @@ use crate::{
         print,
     },
     data::{
-        corpus,
+        BUILTIN, corpus,
         dataset::{self, Dataset},
         prepare,
     },
     train::{
+        STORIES,
         checkpoint::{self, Checkpoint},
         pretrained::Pretrained,
         settings::{InitFrom, RunSettings, SEED},
     },
 };
 
-/// The config where nothing else is asked for.
-const STORIES: &str = include_str!("../../../config/stories.py");
-/// Its name in messages.
+/// The name in messages of the config where nothing else is asked for.
 const STORIES_NAME: &str = "config/stories.py (built in)";
-/// Its data set, which is made where it is missing.
-const BUILTIN: &str = "builtin";
 
 /// A run that can start.
 pub struct Start {

@@ -1,5 +1,7 @@
 //! Causal attention, forward.
 
+use headroom_shared::gpt::buffers::cuda::workspace::HEAD_SIZE_MAX;
+
 use super::{count, dropout::parts, eights};
 use crate::{
     cpu::attention_forward::Heads,
@@ -87,7 +89,7 @@ impl Sizes {
         }
         let hs = c / nh;
         eights(op, "HS", hs)?;
-        if hs > 128 {
+        if hs > HEAD_SIZE_MAX {
             return Err(CudaError::Size { op, what: "HS", value: hs, needed: "at most 128" });
         }
         let (tokens, token) = (qkv_len / (3 * c), 3 * c);

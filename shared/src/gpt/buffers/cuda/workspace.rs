@@ -3,6 +3,8 @@
 //! How a sum is cut into parts is a function of its sizes and of nothing else, not even of the card, so that a run repeats
 //! itself bit by bit on any.
 
+use super::ROW_MULTIPLE;
+
 /// The side of a product's tile, which one block computes.
 pub const TILE: u64 = 128;
 /// Elements that a tile goes through at a time along the dimension that is summed over.
@@ -29,6 +31,14 @@ pub const NORM_WARPS: [u64; 3] = [1, 4, 12];
 pub const NORM_COLUMNS: u64 = 768;
 /// Channels of a row, at most.
 pub const NORM_COLUMNS_MAX: u64 = NORM_WARPS[NORM_WARPS.len() - 1] * NORM_COLUMNS;
+/// Channels of the widest head that attention is made for.
+pub const HEAD_SIZE_MAX: u64 = 128;
+
+/// Whether attention is made for heads of so many channels: what is moved at once is 8 of them.
+#[must_use]
+pub const fn takes_heads_of(head_size: u64) -> bool {
+    head_size.is_multiple_of(ROW_MULTIPLE) && head_size <= HEAD_SIZE_MAX
+}
 
 /// Who multiplies matrices, as far as a run's memory depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
