@@ -193,7 +193,7 @@ impl Alerts {
                 let level = level_of(&mut self.levels, alert, &gpu.uuid);
                 let gpu = || Some(gpu.uuid.clone());
                 let what = match level.step(value, bound, margin, telemetry.time_ms) {
-                    Some(Edge::On) => What::Alert { alert, gpu: gpu(), value: Some(value) },
+                    Some(Edge::On) => What::Alert { alert, gpu: gpu(), value: Some(value), status: None },
                     Some(Edge::Over) => What::AlertOver { alert, gpu: gpu() },
                     None => continue,
                 };
@@ -240,7 +240,7 @@ fn level_of<'a>(levels: &'a mut Vec<(Alert, String, Level)>, alert: Alert, uuid:
 }
 
 fn card_lost(uuid: String) -> Raised {
-    Raised { run: None, what: What::Alert { alert: Alert::CardLost, gpu: Some(uuid), value: None } }
+    Raised { run: None, what: What::Alert { alert: Alert::CardLost, gpu: Some(uuid), value: None, status: None } }
 }
 
 fn over_of_card(alert: Alert, uuid: String) -> Raised {

@@ -166,7 +166,7 @@ impl Watch {
                 if self.dismissed.len() >= DISMISSED_MAX {
                     self.dismissed.remove(0);
                 }
-                let what = What::Alert { alert: *alert, gpu: gpu.clone(), value: None };
+                let what = What::Alert { alert: *alert, gpu: gpu.clone(), value: None, status: None };
                 self.dismissed.extend(Fired::of(&Event { what, ..event.clone() }));
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headroom_shared::protocol::{
     event::{Event, What},
-    run::{Run, RunStatus},
+    run::{Cause, Run, RunStatus},
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
@@ -275,7 +275,12 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
 
 /// A run that cannot be read is passed over, so that the others can.
 fn of_json(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
-    Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok())
+    let mut run: Option<Run> = serde_json::from_str(row.get_ref(0)?.as_str()?).ok();
+    if let Some(run) = &mut run {
+        // One that an earlier version kept says it by the message alone.
+        run.status = run.status.because(run.oom.as_ref().map(|_| Cause::OutOfGpuMemory));
+    }
+    Ok(run)
 }
 
 /// Its watcher may have been killed since an agent looked, or with none there to look.

@@ -191,4 +191,4 @@ fn status(status: RunStatus) -> What {
     What::RunStatus { status, energy_joules: None }
 }
 
-const DONE: RunStatus = RunStatus::Exited { code: 0 };
+const DONE: RunStatus = RunStatus::exited(0);

@@ -124,6 +124,9 @@ pub enum What {
         gpu: Option<String>,
         /// The value that passed its bound.
         value: Option<f64>,
+        /// How the run ended, of one that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<RunStatus>,
     },
     /// It is over.
     AlertOver {

@@ -10,7 +10,7 @@ use super::{
     alert::Alert,
     event::What,
     gpu::Gpu,
-    run::{Checkpoint, Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Cause, Checkpoint, Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState},
 };
 
@@ -138,7 +138,7 @@ impl TryFrom<FlatWhat> for What {
             }
             Kind::RunStatus => Self::RunStatus { status: needed(flat.status, "status")?, energy_joules },
             Kind::RunDeleted => Self::RunDeleted,
-            Kind::Alert => Self::Alert { alert: needed(flat.alert, "alert")?, gpu, value },
+            Kind::Alert => Self::Alert { alert: needed(flat.alert, "alert")?, gpu, value, status: flat.status },
             Kind::AlertOver => Self::AlertOver { alert: needed(flat.alert, "alert")?, gpu },
             Kind::AlertDismissed => Self::AlertDismissed { alert: needed(flat.alert, "alert")?, gpu },
             Kind::SettingsChanged => Self::SettingsChanged,
@@ -203,6 +203,7 @@ pub struct FlatStatus {
     since_ms: Option<u64>,
     code: Option<i32>,
     signal: Option<i32>,
+    cause: Option<Cause>,
 }
 
 impl TryFrom<FlatStatus> for RunStatus {
@@ -213,8 +214,8 @@ impl TryFrom<FlatStatus> for RunStatus {
             Status::Running => Self::Running,
             Status::Queued => Self::Queued,
             Status::Stalled => Self::Stalled { since_ms: needed(flat.since_ms, "since_ms")? },
-            Status::Exited => Self::Exited { code: needed(flat.code, "code")? },
-            Status::Killed => Self::Killed { signal: needed(flat.signal, "signal")? },
+            Status::Exited => Self::Exited { code: needed(flat.code, "code")?, cause: flat.cause },
+            Status::Killed => Self::Killed { signal: needed(flat.signal, "signal")?, cause: flat.cause },
             Status::Lost => Self::Lost,
         })
     }

@@ -3,7 +3,7 @@
 use headroom_shared::{
     protocol::{
         alert::Settings,
-        run::{Order, Run, RunStatus},
+        run::{Cause, Order, Run, RunStatus},
     },
     units::human_size,
 };
@@ -133,14 +133,19 @@ fn order(order: &Order) -> String {
 }
 
 fn status(run: &Run) -> String {
+    match run.status.cause() {
+        Some(Cause::OutOfGpuMemory) => return "ran out of GPU memory".to_owned(),
+        Some(Cause::OutOfHostMemory) => return "killed, host memory".to_owned(),
+        Some(Cause::CardError) => return "failed, GPU error".to_owned(),
+        Some(Cause::Other) | None => {}
+    }
     match run.status {
         RunStatus::Running => "running".to_owned(),
         RunStatus::Queued => "queued".to_owned(),
         RunStatus::Stalled { .. } => "stalled".to_owned(),
-        RunStatus::Exited { code: 0 } => "done".to_owned(),
-        RunStatus::Exited { .. } | RunStatus::Killed { .. } if run.oom.is_some() => "out of memory".to_owned(),
-        RunStatus::Exited { code } => format!("failed ({code})"),
-        RunStatus::Killed { signal } => format!("killed ({signal})"),
+        RunStatus::Exited { code: 0, .. } => "done".to_owned(),
+        RunStatus::Exited { code, .. } => format!("failed ({code})"),
+        RunStatus::Killed { signal, .. } => format!("killed ({signal})"),
         RunStatus::Lost => "lost".to_owned(),
     }
 }

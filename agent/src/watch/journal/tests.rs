@@ -94,7 +94,7 @@ fn a_recorded_run_is_told_whole() {
     assert_eq!(iterations[39].tokens_per_second, Some(768.0 / 0.41884));
     assert_eq!((iterations[39].mfu_printed_percent, iterations[39].mfu_percent), (Some(0.02), None));
     assert!(!all.iter().any(|what| matches!(what, What::RunPlanned { .. } | What::RunOom { .. })));
-    assert_eq!(all.last(), Some(&What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: None }));
+    assert_eq!(all.last(), Some(&What::RunStatus { status: RunStatus::exited(0), energy_joules: None }));
     assert_eq!(all.len(), 2 + 41 + 3 + 2 + 1);
     assert!(ended.saved && ended.out_of_memory.is_none());
 }
@@ -135,7 +135,7 @@ fn no_progress_is_told_once_and_so_is_its_end() {
     assert_eq!(kept.statuses()[1..], [RunStatus::Running]);
     journal.tick(at(2_601));
     journal.end(Ending::Killed(15), at(2_700));
-    assert_eq!(kept.statuses()[3..], [RunStatus::Killed { signal: 15 }]);
+    assert_eq!(kept.statuses()[3..], [RunStatus::killed(15)]);
     let (mut patient, kept, _) = self::journal(Settings { stall: None, ..settings("python train.py") });
     patient.tick(at(1_000_000));
     assert_eq!(kept.statuses(), []);
@@ -181,7 +181,7 @@ fn a_run_that_ends_before_its_config_does_leaves_what_there_is() {
         print(&mut journal, &RECORDED[..end], SECOND);
         let (ended, _) = journal.end(Ending::Killed(9), SECOND);
         assert_eq!(ended.config.is_some(), end >= 25, "{end}");
-        assert_eq!(kept.statuses(), [RunStatus::Killed { signal: 9 }]);
+        assert_eq!(kept.statuses(), [RunStatus::killed(9)]);
     }
 }
 

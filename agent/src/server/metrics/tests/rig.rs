@@ -6,7 +6,7 @@ use headroom_shared::protocol::{
     gpu::{Gpu, Process, Sample, SlowSample, Throttle},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Cause, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState, State},
 };
 
@@ -249,7 +249,7 @@ fn ended() -> Run {
         id: "fedcba9876543210".to_owned(),
         name: "gpt2".to_owned(),
         ended_ms: Some(NOW_MS - 30_000),
-        status: RunStatus::Exited { code: 1 },
+        status: RunStatus::exited(1).because(Some(Cause::OutOfGpuMemory)),
         max_iters: None,
         last: None,
         last_evaluation: None,
