@@ -141,7 +141,11 @@ impl DatasetError {
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NotFound { name, .. } => format!("`headroom data prepare FILE --out {DATA}/{name}` makes one of a text"),
+            Self::NotFound { name, .. } => {
+                // A folder that is named whole is below no other.
+                let out = Path::new(DATA).join(name);
+                format!("`headroom data prepare FILE --out {}` makes one of a text", out.display())
+            }
             Self::OddLength { .. } => "was it copied in full?".to_owned(),
             Self::TooShort { .. } => "--block_size= takes a smaller one".to_owned(),
             Self::BeyondVocab { .. } => {

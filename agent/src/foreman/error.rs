@@ -33,6 +33,14 @@ pub enum Error {
         /// How many.
         chars_max: usize,
     },
+    /// A config that the trainer would not take.
+    #[error("No run was started: with {config} training would stop. {why}")]
+    Config {
+        /// Its name.
+        config: String,
+        /// Each reason with its place.
+        why: String,
+    },
     /// A run's folder.
     #[error("The run's folder {} cannot be used: {error}.", folder.display())]
     Folder {

@@ -168,6 +168,7 @@ fn run() -> Run {
         status: RunStatus::Running,
         command: ["python", "train.py", "config/train_shakespeare_char.py"].map(str::to_owned).to_vec(),
         config: Some("Overriding: batch_size = 64\n".to_owned()),
+        config_notes: vec![],
         pid: Some(4242),
         gpus: vec![gpu().uuid],
         parameters_millions: Some(10.65),

@@ -114,7 +114,14 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     for (name, value) in facts {
         text.push_str(&format!("{name:width$}  {value}\n"));
     }
-    for (heading, block) in [("out of memory", &run.oom), ("why it ended", &run.explanation), ("config", &run.config)] {
+    let notes = (!run.config_notes.is_empty()).then(|| run.config_notes.join("\n"));
+    let blocks = [
+        ("out of memory", &run.oom),
+        ("why it ended", &run.explanation),
+        ("config, as it was read", &notes),
+        ("config", &run.config),
+    ];
+    for (heading, block) in blocks {
         if let Some(block) = block {
             text.push_str(&format!("\n{}\n", style.paint(Ink::Heading, heading)));
             for line in block.lines() {

@@ -4,17 +4,12 @@ use std::path::{Path, PathBuf};
 
 use headroom_shared::{
     gpt::{GptConfig, GptShape},
-    nanogpt::{Problem, Settings, Source, read},
-    text,
+    nanogpt::{Settings, Source, read},
 };
 
 use super::{Error, engine::Engine, options::Request, report};
 use crate::{
-    cli::{
-        data,
-        plan::{self, said},
-        print,
-    },
+    cli::{data, plan::said, print},
     data::{
         BUILTIN, corpus,
         dataset::{self, Dataset},
@@ -23,8 +18,10 @@ use crate::{
     train::{
         STORIES,
         checkpoint::{self, Checkpoint},
+        keys::Keys,
+        model,
         pretrained::Pretrained,
-        settings::{InitFrom, RunSettings, SEED},
+        settings::{InitFrom, RunSettings},
     },
 };
 
@@ -55,23 +52,22 @@ impl Start {
     /// # Errors
     /// Anything that a run needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let mut settings = with_builtin(&given);
-        let mut run = RunSettings::read(&mut settings);
+        let mut keys = Keys::of(with_builtin(&given));
         let mut checkpoint = None;
-        if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &run
-            && !settings.problems.as_slice().iter().any(stops)
+        if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &keys.run
+            && !keys.stops()
         {
             let found = checkpoint::load(out_dir)?;
-            settings = with_checkpoint(&found, given);
-            run = RunSettings::read(&mut settings);
+            keys = Keys::of(with_checkpoint(&found, given));
             checkpoint = Some(found);
         }
-        if report_problems(&settings) {
+        if report_problems(&keys) {
             return Ok(None);
         }
+        let Keys { settings, run } = keys;
         let run = run?;
         let dataset = open(&run.dataset)?;
-        let (gpt, weights) = model(&run, &dataset, checkpoint.as_ref())?;
+        let (gpt, weights) = model_of(&run, &dataset, checkpoint.as_ref())?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights }))
@@ -107,20 +103,9 @@ fn with_checkpoint(checkpoint: &Checkpoint, given: Vec<Source>) -> Settings {
 }
 
 /// Says what is wrong with the config; whether nothing can be made of it.
-fn report_problems(settings: &Settings) -> bool {
-    let mut problems: Vec<Problem> = settings.problems.as_slice().to_vec();
-    problems.retain(|problem| !is_of_seed(problem));
-    print::note(&said(&problems, settings));
-    problems.iter().any(stops)
-}
-
-/// The seed is a key of ours, though no setting of nanoGPT.
-fn is_of_seed(problem: &Problem) -> bool {
-    [text::unknown_key(SEED), text::not_a_setting(SEED)].contains(&problem.message)
-}
-
-fn stops(problem: &Problem) -> bool {
-    plan::stops_nanogpt(problem) && !is_of_seed(problem)
+fn report_problems(keys: &Keys) -> bool {
+    print::note(&said(&keys.problems(), &keys.settings));
+    keys.stops()
 }
 
 /// Opens a data set; the built-in one is made where it is missing.
@@ -135,51 +120,23 @@ fn open(name: &str) -> Result<Dataset, Error> {
 }
 
 /// The model's shape, and its weights where they are neither fresh nor a checkpoint's.
-fn model(
+fn model_of(
     run: &RunSettings,
     dataset: &Dataset,
     checkpoint: Option<&Checkpoint>,
 ) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
-    // Without a meta.pkl nothing says how many ids there are; one beyond the model is found as it is read.
-    let needed = if dataset.has_meta() { u64::from(dataset.vocab_size()) } else { 0 };
-    let enough = |gpt: GptConfig| match gpt.vocab_size() {
-        model if model < needed => Err(Error::Vocabulary { model, data: needed, dataset: run.dataset.clone() }),
-        _ => Ok(gpt),
-    };
     if let Some(checkpoint) = checkpoint {
         // The model is the checkpoint's; what it drops is the run's.
         let shape = GptShape { dropout: run.shape.dropout, ..checkpoint.meta.gpt.shape() };
-        return Ok((enough(GptConfig::new(shape)?)?, None));
+        return Ok((model::enough(GptConfig::new(shape)?, run, dataset)?, None));
     }
     match &run.init_from {
         InitFrom::Weights(name) => {
-            let path = weights(name).ok_or_else(|| Error::NoWeights { name: name.clone() })?;
+            let path = model::weights(name, Path::new("."))?;
             let found = Pretrained::load(&path)?.fitted(run.shape.block_size, run.shape.dropout)?;
             print::note(&report::weights(&path, &found));
-            Ok((enough(found.config)?, Some(found.params)))
+            Ok((model::enough(found.config, run, dataset)?, Some(found.params)))
         }
-        InitFrom::Scratch | InitFrom::Resume => {
-            let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { u64::from(dataset.vocab_size()) };
-            Ok((enough(GptConfig::new(GptShape { vocab_size, ..run.shape })?)?, None))
-        }
+        InitFrom::Scratch | InitFrom::Resume => Ok((model::fresh(run, dataset)?, None)),
     }
-}
-
-/// Where weights of that name are: the path itself, or what Hugging Face's tools have downloaded.
-fn weights(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(name);
-    if path.exists() {
-        return Some(path);
-    }
-    if !matches!(name, "gpt2" | "gpt2-medium" | "gpt2-large" | "gpt2-xl") {
-        return None;
-    }
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || variable("HOME").or_else(|| variable("USERPROFILE"));
-    let hub = variable("HF_HUB_CACHE")
-        .or_else(|| Some(variable("HF_HOME")?.join("hub")))
-        .or_else(|| Some(home()?.join(".cache/huggingface/hub")))?;
-    let folders = [format!("models--{name}"), format!("models--openai-community--{name}")];
-    let snapshots = folders.iter().filter_map(|folder| std::fs::read_dir(hub.join(folder).join("snapshots")).ok());
-    snapshots.flatten().flatten().map(|snapshot| snapshot.path()).find(|path| path.join("model.safetensors").exists())
 }

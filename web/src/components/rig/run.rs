@@ -65,6 +65,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
     });
     let explained = Memo::new(move |_| of(desk, id, |run| run.explanation.clone()).flatten());
+    let notes = Memo::new(move |_| of(desk, id, |run| run.config_notes.join(" ")).filter(|notes| !notes.is_empty()));
     let unplanned = Memo::new(move |_| of(desk, id, run::unplanned).flatten());
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = Memo::new(move |_| of(desk, id, |run| share_done(run).is_some()) == Some(true));
@@ -97,6 +98,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         <Oom desk id />
         // In the agent's own words, which are English.
         {part(move || explained.get().map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
+        {part(move || notes.get().map(|notes| view! { <p class="rig__hint" lang="en" data-testid="config-notes">{notes}</p> }))}
         {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part(move || all.get().into_iter().map(fact).collect_view())}
