@@ -28,7 +28,7 @@ use super::{
 };
 use crate::train::{
     checkpoint::{State, Store},
-    run::{Ending, Event, Run},
+    run::{Ending, Event, Run, STOPPED},
 };
 pub use error::Error;
 pub use options::help;
@@ -98,7 +98,7 @@ impl Start {
             Ending::Done => print::note(&report::done(&self.run)),
             Ending::Stopped => {
                 let command = report::resume_command(&request.given, &self.run.out_dir);
-                print::note(&format!("\nStopped and saved. Go on with:\n  {command}\n"));
+                print::note(&format!("\n{STOPPED} Go on with:\n  {command}\n"));
             }
         }
         Ok(if unread.is_some_and(|error| !error.is_closed_pipe()) { Exit::Failure } else { Exit::Success })

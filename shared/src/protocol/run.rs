@@ -67,7 +67,8 @@ pub struct Run {
     /// What that message means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
-    /// Why it ended, as far as somebody knows: a sentence or several, in English.
+    /// Why it ended, as far as somebody knows, or that its newest checkpoint could not be saved: a sentence or several, in
+    /// English.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
     /// What the agent started it with, where it is the agent's.
