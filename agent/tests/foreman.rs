@@ -81,8 +81,14 @@ impl Owner {
     }
 
     fn serve(&self) -> Agent<'_> {
+        self.serve_beside(self)
+    }
+
+    /// With the devices of another owner's agent, as two agents of one user have.
+    fn serve_beside(&self, other: &Self) -> Agent<'_> {
         let mut command = headroom();
         command.args(["serve", "--listen", "127.0.0.1:0", "--train"]).arg(self.train.path());
+        command.env("XDG_RUNTIME_DIR", other.history.path());
         command.env("HEADROOM_DATA_DIR", self.history.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().expect("headroom runs");
         let mut link = String::new();
@@ -205,6 +211,11 @@ fn has_ended(code: i64) -> impl Fn(&Value) -> bool {
     move |run| run["status"] == json!({ "state": "exited", "code": code })
 }
 
+/// It was asked to end, which is another end than its own.
+fn was_stopped(run: &Value) -> bool {
+    run["status"] == json!({ "state": "exited", "code": 0, "cause": "stopped" })
+}
+
 fn is_saved(run: &Value) -> bool {
     run["status"]["state"] == "running" && run["checkpoint"]["iter"].as_u64() > Some(0)
 }
@@ -251,14 +262,19 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     let third = agent.order(&json!({ "config": "short.py", "device": "cpu" }));
     assert_eq!(agent.run(&second)["status"]["state"], "queued");
     assert!(owner.table().contains("queued"), "{}", owner.table());
-    assert_eq!(agent.stop(&third)["status"], json!({ "state": "killed", "signal": 15 }));
+    assert_eq!(agent.stop(&third)["status"], json!({ "state": "killed", "signal": 15, "cause": "unqueued" }));
+    assert!(owner.table().contains("taken from queue"), "{}", owner.table());
     assert_eq!(agent.asked("POST", &format!("/api/runs/{third}/stop"), "", "").0, 409, "it has ended");
     assert_eq!(agent.asked("POST", &format!("/api/runs/{third}/resume"), "", "").0, 409, "it saved nothing");
     assert_eq!(agent.asked("DELETE", &format!("/api/runs/{first}"), "", "").0, 409, "it runs");
 
     // Asked to end it finishes its iteration and saves; then it is the second one's turn.
     agent.stop(&first);
-    let stopped = agent.comes(&first, "stopped", has_ended(0));
+    let stopped = agent.comes(&first, "stopped", was_stopped);
+    assert!(owner.table().contains("stopped"), "{}", owner.table());
+    let (_, metrics) = agent.asked("GET", "/metrics", "", "");
+    let is_stopped = format!("headroom_run_status{{run=\"{first}\",name=\"first\",status=\"stopped\"}} 1");
+    assert!(String::from_utf8_lossy(&metrics).contains(&is_stopped), "{}", String::from_utf8_lossy(&metrics));
     let saved = stopped["checkpoint"]["iter"].as_u64().expect("a number");
     assert!(saved >= iter(&stopped), "it saved what it had done: {stopped}");
     let done = agent.comes(&second, "done", has_ended(0));
@@ -270,7 +286,7 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
         agent.comes(&first, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > Some(saved));
     assert!(iter(&resumed) >= saved, "{resumed}");
     agent.stop(&first);
-    agent.comes(&first, "stopped", has_ended(0));
+    agent.comes(&first, "stopped", was_stopped);
     let events = agent.json("GET", &format!("/api/runs/{first}/events"), &Value::Null, 200);
     let kinds: Vec<&str> =
         events.as_array().expect("events").iter().filter_map(|event| event["what"]["kind"].as_str()).collect();
@@ -293,9 +309,9 @@ fn an_order_means_what_its_config_says() {
         let message = answer["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
         assert!(says.iter().all(|word| message.contains(word)), "{order}: {message}");
     };
-    refused(&json!({ "config": "bad.py" }), 422, &["bad.py:11:", "n_head"]);
-    refused(&json!({ "config": "tuned.py" }), 422, &["tuned.py:10:", "no weights \"gpt2-xl\""]);
-    refused(&json!({ "config": "broken.py" }), 422, &["broken.py:11:"]);
+    refused(&json!({ "config": "bad.py" }), 422, &["bad.py:12:", "n_head"]);
+    refused(&json!({ "config": "tuned.py" }), 422, &["tuned.py:11:", "no weights \"gpt2-xl\""]);
+    refused(&json!({ "config": "broken.py" }), 422, &["broken.py:12:"]);
     refused(&json!({ "config": "short.py", "out_dir": "/tmp/x" }), 400, &["out_dir"]);
     refused(&json!({ "config": "short.py", "args": ["--batch_size=1"] }), 400, &["args"]);
     assert_eq!(agent.json("GET", "/api/runs", &Value::Null, 200), json!([]), "none of them is a run");
@@ -304,7 +320,7 @@ fn an_order_means_what_its_config_says() {
     let order = json!({ "config": "odd.py", "device": "cpu" });
     let answer = agent.json("POST", "/api/runs", &order, 201);
     let notes = answer["config_notes"].as_array().expect("notes").clone();
-    assert!(notes.len() == 2 && notes[0].as_str().is_some_and(|note| note.starts_with("odd.py:10:1: ")), "{answer}");
+    assert!(notes.len() == 2 && notes[0].as_str().is_some_and(|note| note.starts_with("odd.py:11:1: ")), "{answer}");
     let odd = answer["id"].as_str().expect("a number").to_owned();
     let done = agent.comes(&odd, "done", has_ended(0));
     assert_eq!(done["config_notes"], json!(notes));
@@ -320,6 +336,44 @@ fn an_order_means_what_its_config_says() {
     let words = done["command"].as_array().expect("words");
     assert!(words.iter().all(|word| !word.as_str().unwrap_or_default().contains("init_from")), "{done}");
     assert!(agent.log(&tuned).contains("Weights: "), "{}", agent.log(&tuned));
+}
+
+#[test]
+fn a_checkpoint_that_is_not_saved_is_told_while_the_run_goes_on() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    let run = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&run, "saved", is_saved);
+    // No file takes the place of a folder, whoever the test runs as.
+    let place = out(&owner, &run).join("ckpt.safetensors");
+    eventually("a folder in its place", || {
+        let _ = fs::remove_file(&place);
+        fs::create_dir(&place).ok()
+    });
+    let told = agent.comes(&run, "told of", |run| run["explanation"].is_string());
+    assert!(told["explanation"].as_str().is_some_and(|why| why.contains("was not saved: ")), "{told}");
+    assert_eq!(told["status"]["state"], "running");
+    fs::remove_dir(&place).expect("it is empty");
+    let saved = agent.comes(&run, "saved again", |run| run["explanation"].is_null());
+    assert_eq!(saved["status"]["state"], "running");
+    agent.stop(&run);
+    agent.comes(&run, "stopped", was_stopped);
+}
+
+#[test]
+fn two_agents_of_a_user_share_its_devices() {
+    let (owner, other) = (Owner::new(), Owner::new());
+    let (agent, beside) = (owner.serve(), other.serve_beside(&owner));
+    let first = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&first, "saved", is_saved);
+    let second = beside.order(&json!({ "config": "short.py", "device": "cpu" }));
+    let before = iter(&agent.run(&first));
+    // Were it free for the other one, this would be its turn.
+    agent.comes(&first, "further", |run| iter(run) > before + 1000);
+    assert_eq!(beside.run(&second)["status"]["state"], "queued");
+    agent.stop(&first);
+    agent.comes(&first, "stopped", was_stopped);
+    beside.comes(&second, "done", has_ended(0));
 }
 
 #[test]
@@ -340,7 +394,7 @@ fn the_agent_s_end_is_not_its_run_s() {
     assert_eq!(agent.run(&second)["status"]["state"], "queued", "its device is taken still");
     // An agent that did not start it stops it as well.
     agent.stop(&first);
-    agent.comes(&first, "stopped", has_ended(0));
+    agent.comes(&first, "stopped", was_stopped);
     agent.comes(&second, "done", has_ended(0));
 }
 
@@ -366,7 +420,7 @@ fn the_run_s_end_is_seen_and_the_queue_goes_on() {
     let saved = killed["checkpoint"]["iter"].as_u64();
     agent.comes(&first, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > saved);
     agent.stop(&first);
-    agent.comes(&first, "stopped", has_ended(0));
+    agent.comes(&first, "stopped", was_stopped);
 }
 
 #[test]
