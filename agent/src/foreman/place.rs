@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use headroom_kernels::cuda::cublaslt;
+
 use crate::{folders, train::checkpoint};
 
 /// Of the data folder, what belongs to runs of the agent's.
@@ -32,8 +34,11 @@ pub fn remove(folder: &Path) -> io::Result<()> {
     missing_is_good(fs::remove_file(checkpoint(folder)))?;
     missing_is_good(fs::remove_file(folder.join(CONFIG)))?;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // What a writer that was killed left; the lock of systems that do not lock a folder itself.
-        if entry.file_name().to_string_lossy().starts_with("ckpt.") {
+        // What a writer that was killed left, the lock of systems that do not lock a folder itself, and the algorithms
+        // that products are computed with.
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("ckpt.") || name.starts_with(cublaslt::PREFIX) {
             missing_is_good(fs::remove_file(entry.path()))?;
         }
     }
@@ -109,7 +114,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let run = of_run(root.path(), "ab12");
         fs::create_dir(&run).expect("a folder");
-        for name in [CONFIG, checkpoint::FILE, "ckpt.safetensors.tmp"] {
+        for name in [CONFIG, checkpoint::FILE, "ckpt.safetensors.tmp", "cublaslt-nvidia-h200-132-12080-120803.json"] {
             fs::write(run.join(name), "x").expect("a file");
         }
         fs::write(run.join("notes.txt"), "x").expect("a file");
