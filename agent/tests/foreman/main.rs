@@ -4,6 +4,8 @@
 //! `HEADROOM_BIN` names a binary to test in place of this build's.
 #![cfg(unix)]
 
+mod card;
+
 use std::{
     ffi::OsString,
     fs,
@@ -75,7 +77,13 @@ impl Owner {
     }
 
     fn serve(&self) -> Agent<'_> {
+        self.serve_with(|_| {})
+    }
+
+    /// The same, with more said to the program before it starts.
+    fn serve_with(&self, prepare: impl FnOnce(&mut Command)) -> Agent<'_> {
         let mut command = headroom();
+        prepare(&mut command);
         command.args(["serve", "--listen", "127.0.0.1:0", "--train"]).arg(self.train.path());
         command.env("HEADROOM_DATA_DIR", self.history.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().expect("headroom runs");
