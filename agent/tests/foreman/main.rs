@@ -286,6 +286,28 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     assert!(out(&owner, &second).exists());
 }
 
+/// As the agent asks where the system has no signals; what a wish before left does not end it again.
+#[test]
+fn a_file_in_its_folder_asks_a_run_to_end() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    let id = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&id, "saved", is_saved);
+    let file = out(&owner, &id).join("stop");
+    fs::write(&file, "").expect("a file");
+    let stopped = agent.comes(&id, "stopped", has_ended(0));
+    let saved = stopped["checkpoint"]["iter"].as_u64();
+    assert!(saved >= Some(iter(&stopped)), "it saved what it had done: {stopped}");
+    agent.json("POST", &format!("/api/runs/{id}/resume"), &Value::Null, 202);
+    agent.comes(&id, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > saved);
+    assert!(!file.exists());
+    // Without finishing what it is at.
+    fs::write(&file, "now").expect("a file");
+    agent.comes(&id, "ended", has_ended(1));
+    assert_eq!(agent.asked("DELETE", &format!("/api/runs/{id}"), "", "").0, 204);
+    assert!(!out(&owner, &id).exists(), "its folder goes with it");
+}
+
 #[test]
 fn the_agent_s_end_is_not_its_run_s() {
     let owner = Owner::new();
