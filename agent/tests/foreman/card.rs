@@ -1,13 +1,16 @@
 //! The same on a card, which is a scenario: one that faults, and one that others fill.
 
-use std::fs;
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use headroom_fake_cuda::{Card, FaultAt, Scenario};
 use headroom_fake_nvml::{Course, Process, Stage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Agent, Owner, has_ended, is, is_saved, out};
+use crate::{Agent, DEADLINE, Owner, has_ended, is, is_saved, out};
 
 /// A model with heads that the kernels take.
 const MODEL: &str = "dataset = 'fox'\nn_layer = 1\nn_head = 2\nblock_size = 8\ndropout = 0.0\n\
@@ -19,6 +22,7 @@ struct Rig {
     owner: Owner,
     drivers: TempDir,
     nvml: Stage,
+    shown: headroom_fake_nvml::Scenario,
 }
 
 impl Rig {
@@ -33,7 +37,7 @@ impl Rig {
             card.processes = vec![Process { pid: 1 << 30, memory_used_bytes: Some(others_bytes), graphics: false }];
         }
         let nvml = Stage::new(&drivers.path().join("nvml"), &[], &shown).expect("a stage");
-        let rig = Self { owner: Owner::new(), drivers, nvml };
+        let rig = Self { owner: Owner::new(), drivers, nvml, shown };
         rig.play(scenario);
         rig
     }
@@ -142,4 +146,43 @@ fn a_run_that_a_full_card_has_no_room_for_says_who_fills_it_and_the_next_has_its
     let none = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&none, "refused", is("exited"));
     explained(&refused, &["has no room for another process", "process 1073741824 with 960 MiB"]);
+}
+
+/// Nobody trains on it.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_of_a_card_is_an_event_of_its_own_and_counted() {
+    let rig = Rig::new(&Scenario::default());
+    let mut shown = rig.shown.clone();
+    let agent = rig.serve(&[]);
+    let counted = || {
+        let (_, text) = agent.asked("GET", "/metrics", "", "");
+        let text = String::from_utf8(text).expect("text");
+        let of = |name: &str| {
+            let line =
+                text.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains("xid=\"31\""))?;
+            line.rsplit_once(' ')?.1.parse::<f64>().ok()
+        };
+        of("headroom_gpu_xid_errors_total").zip(of("headroom_gpu_xid_error_timestamp_seconds"))
+    };
+    // What comes before the driver is listened to is told to nobody, so it comes again.
+    let start = Instant::now();
+    let (n, last_s) = loop {
+        if let Some(found) = counted() {
+            break found;
+        }
+        assert!(start.elapsed() < DEADLINE, "it is not counted");
+        shown.cards[0].xids.push((0.0, 31));
+        rig.nvml.play(&shown).expect("the folder is there");
+        thread::sleep(Duration::from_millis(500));
+    };
+    assert!(n >= 1.0 && last_s > 1.7e9, "{n} at {last_s}");
+    let file = rig.owner.history.path().join("history.sqlite");
+    let event = crate::eventually("the event", || {
+        let history = rusqlite::Connection::open(&file).expect("the file");
+        let sql = "SELECT what FROM events WHERE what LIKE '{\"kind\":\"card_fault\"%'";
+        history.query_row(sql, [], |row| row.get::<_, String>(0)).ok()
+    });
+    let event: Value = serde_json::from_str(&event).expect("JSON");
+    assert_eq!(event, json!({ "kind": "card_fault", "gpu": Card::default().uuid, "xid": 31 }));
 }
