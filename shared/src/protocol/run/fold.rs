@@ -66,6 +66,7 @@ impl Run {
             | What::SettingsChanged
             | What::CardLost { .. }
             | What::CardBack { .. }
+            | What::CardFault { .. }
             | What::HistoryPaused { .. }
             | What::HistoryResumed
             | What::AgentStarted { .. }

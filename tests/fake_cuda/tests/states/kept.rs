@@ -116,10 +116,22 @@ fn an_algorithm_that_the_library_no_longer_knows_is_told_and_chosen_anew() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_told_and_the_run_goes_on() {
-    const TEST: &str = "kept::a_folder_that_is_not_there_is_told_and_the_run_goes_on";
+fn a_folder_that_is_not_there_is_made() {
+    const TEST: &str = "kept::a_folder_that_is_not_there_is_made";
     let folder = tempfile::tempdir().expect("a folder");
-    let told = run(TEST, Library::default(), &folder.path().join("missing")).told;
-    let note = told.lines().nth(1).expect("it is told").replace(&folder.path().display().to_string(), "FOLDER");
-    assert_snapshot!(note, @"cuBLASLt's algorithms are not kept, and a resumed run may take others: FOLDER/missing/cublaslt-nvidia-geforce-rtx-4070-46-12080-120803.json: No such file or directory (os error 2)");
+    let missing = folder.path().join("missing");
+    let told = run(TEST, Library::default(), &missing).told;
+    assert_eq!(told.lines().count(), 1, "nothing is noted: {told}");
+    assert!(!kept(&missing).1.is_empty());
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_and_the_run_goes_on() {
+    const TEST: &str = "kept::a_folder_that_cannot_be_made_is_told_and_the_run_goes_on";
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "in its place").expect("it can be written");
+    let told = run(TEST, Library::default(), &folder.path().join("file")).told;
+    let note = told.lines().find(|line| line.contains("are not kept")).expect("it is told");
+    let note = note.replace(&folder.path().display().to_string(), "FOLDER");
+    assert_snapshot!(note, @"cuBLASLt's algorithms are not kept, and a resumed run may take others: FOLDER/file/cublaslt-nvidia-geforce-rtx-4070-46-12080-120803.json: File exists (os error 17)");
 }
