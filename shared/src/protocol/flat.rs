@@ -52,6 +52,7 @@ enum Kind {
     CardBack,
     HistoryPaused,
     HistoryResumed,
+    HistorySetAside,
     AgentStarted,
     #[serde(other)]
     Unknown,
@@ -92,6 +93,9 @@ pub struct FlatWhat {
     alert: Option<Alert>,
     value: Option<f64>,
     reason: Option<String>,
+    file: Option<String>,
+    runs: Option<u64>,
+    settings: Option<bool>,
     version: Option<String>,
 }
 
@@ -146,6 +150,11 @@ impl TryFrom<FlatWhat> for What {
             Kind::CardBack => Self::CardBack { gpu: needed(gpu, "gpu")? },
             Kind::HistoryPaused => Self::HistoryPaused { reason: needed(flat.reason, "reason")? },
             Kind::HistoryResumed => Self::HistoryResumed,
+            Kind::HistorySetAside => Self::HistorySetAside {
+                file: needed(flat.file, "file")?,
+                runs: needed(flat.runs, "runs")?,
+                settings: needed(flat.settings, "settings")?,
+            },
             Kind::AgentStarted => Self::AgentStarted { version: needed(flat.version, "version")? },
             Kind::Unknown => Self::Unknown,
         })

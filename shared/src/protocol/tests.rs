@@ -366,6 +366,7 @@ fn every_event_has_its_form() {
         What::SettingsChanged,
         What::CardLost { gpu: gpu() },
         What::CardBack { gpu: gpu() },
+        What::HistorySetAside { file: "history.damaged-1.sqlite".to_owned(), runs: 7, settings: true },
         What::HistoryPaused { reason: "database or disk is full".to_owned() },
         What::HistoryResumed,
         What::AgentStarted { version: "0.1.0".to_owned() },

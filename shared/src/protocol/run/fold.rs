@@ -62,6 +62,7 @@ impl Run {
             | What::CardBack { .. }
             | What::HistoryPaused { .. }
             | What::HistoryResumed
+            | What::HistorySetAside { .. }
             | What::AgentStarted { .. }
             | What::Unknown => {}
         }

@@ -248,7 +248,7 @@ fn what_happened_is_told_once() {
             (900, status(RunStatus::exited(1))),
             (901, What::Alert { alert: Alert::RunFailed, gpu: None, value: None, status: None }),
         ],
-        &["shakespeare-char ran out of memory"],
+        &["shakespeare-char: ran out of GPU memory"],
     );
     tells(vec![(0, status(RunStatus::exited(1)))], &["shakespeare-char: failed with exit code 1"]);
 }
