@@ -175,6 +175,7 @@ fn run() -> Run {
         last: Some(iteration()),
         last_evaluation: Some(evaluation()),
         gpu_memory_peak_bytes: Some(6 * GIB),
+        gpu_since_ms: None,
         energy_joules: Some(3600.0),
         plan: Some(plan()),
         contradiction: None,
