@@ -56,11 +56,12 @@ pub struct Alerts {
 }
 
 impl Alerts {
-    /// Goes on by these rules from what history has: alerts that are on, newest first, and runs. What is on and still
-    /// holds does not go off again; what is known to be over is, and nothing is over as nothing is known yet.
-    pub fn restore(&mut self, rules: &[Alert], fired: &[Fired], runs: &[Run], now_ms: u64) -> Vec<Raised> {
-        let is_on = |run: &&Run| !run.status.has_ended() && run.status != RunStatus::Queued;
-        runs.iter().filter(is_on).for_each(|run| self.runs.progress(&run.id, now_ms));
+    /// Goes on by these rules from what history has: alerts that are on, newest first, and runs, each with when it last made
+    /// progress: that the agent was away is none. What is on and still holds does not go off again; what is known to be
+    /// over is, and nothing is over as nothing is known yet.
+    pub fn restore(&mut self, rules: &[Alert], fired: &[Fired], runs: &[(Run, u64)]) -> Vec<Raised> {
+        let is_on = |(run, _): &&(Run, u64)| !run.status.has_ended() && run.status != RunStatus::Queued;
+        runs.iter().filter(is_on).for_each(|(run, progress_ms)| self.runs.progress(&run.id, *progress_ms));
         let lost_now = self.lost.clone();
         self.rules = distinct(rules);
         let mut raised = Vec::new();

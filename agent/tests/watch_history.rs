@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use headroom_fake_nvml::{Process, Scenario, Stage};
+use headroom_fake_nvml::{Process, Scenario, Stage, code};
 use headroom_shared::protocol::{
     event::What,
     run::{Cause, Figure, Run, RunStatus},
@@ -280,9 +280,43 @@ fn an_error_of_its_card_explains_a_run_s_end() {
     std::fs::write(&go, "").expect("a file");
     assert_eq!(child.wait().expect("it ends").code(), Some(3));
     let run = runs(&history).remove(0);
+    assert!(run.energy_joules.is_some_and(|joules| joules > 0.0), "{run:?}");
     assert_eq!(run.status, RunStatus::exited(3).because(Some(Cause::CardError)));
     assert!(run.explanation.is_some_and(|why| why.contains("Xid 79") && why.contains("fallen off the bus")));
     assert!(events(&history).iter().any(|what| matches!(what, What::RunExplained { xid: Some(79), .. })));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_whose_card_is_found_late_has_memory_and_energy_since_then() {
+    let history = folder();
+    // The driver is not loaded yet as the run begins.
+    let mut scenario = Scenario { init: code::DRIVER_NOT_LOADED, ..Scenario::of_cards(1) };
+    let stage = Stage::new(&history.path().join("driver"), &[], &scenario).expect("a stage");
+    let script = "echo $$; read line";
+    let mut watch = watch(&history, Some(&stage), &[], &["sh", "-c", script]);
+    let mut child = watch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its number");
+    let pid: u32 = line.trim().parse().expect("a number");
+    eventually("a run", || runs(&history).len() == 1);
+    assert!(runs(&history)[0].gpus.is_empty(), "there is no card");
+    // The driver comes; then the process is on the card; then it takes more.
+    scenario.init = code::SUCCESS;
+    for n_gib in 0..=4 {
+        if n_gib > 0 {
+            scenario.cards[0].processes = vec![Process { pid, memory_used_bytes: Some(n_gib * GIB), graphics: false }];
+        }
+        stage.play(&scenario).expect("it is written");
+        let peak = || runs(&history)[0].gpu_memory_peak_bytes;
+        eventually("the memory", || n_gib == 0 || peak() == Some(n_gib * GIB));
+    }
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(1), "what reads meets the end");
+    let run = runs(&history).remove(0);
+    assert_eq!((run.gpus.len(), run.gpu_memory_peak_bytes), (1, Some(4 * GIB)));
+    assert!(run.energy_joules.is_some_and(|joules| joules > 0.0), "{run:?}");
+    assert!(run.gpu_since_ms.is_some_and(|since_ms| since_ms > run.started_ms), "{run:?}");
 }
 
 #[test]

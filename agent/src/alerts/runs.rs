@@ -77,17 +77,7 @@ impl Runs {
     /// Takes what happened to a run.
     pub fn event(&mut self, rules: &[Alert], run: &str, event: &Event) -> Vec<Raised> {
         match &event.what {
-            // One that waits makes no progress, and need not.
-            What::RunStarted { run } if run.status == RunStatus::Queued => vec![],
-            What::RunStarted { .. }
-            | What::RunConfig { .. }
-            | What::RunParameters { .. }
-            | What::RunIteration(_)
-            | What::RunEvaluation(_)
-            | What::RunCheckpoint { .. }
-            | What::RunSaved { .. }
-            | What::RunResumed { .. }
-            | What::RunStatus { status: RunStatus::Running, .. } => {
+            what if what.is_progress() => {
                 self.progress(run, event.time_ms);
                 let mut on = self.courses.get_mut(run).map(|course| std::mem::take(&mut course.on)).unwrap_or_default();
                 // It was taken for lost, and is there.

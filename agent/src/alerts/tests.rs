@@ -66,7 +66,8 @@ fn alerts(rules: &[Alert]) -> Alerts {
 /// Of an agent that was started again, with what it says at once.
 fn restored(rules: &[Alert], fired: &[Fired], runs: &[Run]) -> (Alerts, Vec<Raised>) {
     let mut alerts = Alerts::default();
-    let mut raised = alerts.restore(rules, fired, runs, 0);
+    let runs: Vec<(Run, u64)> = runs.iter().map(|run| (run.clone(), 0)).collect();
+    let mut raised = alerts.restore(rules, fired, &runs);
     raised.extend(alerts.observe(&Observed::Inventory(vec![gpu(0), gpu(1)])));
     (alerts, raised)
 }
@@ -118,7 +119,7 @@ fn what_is_not_known_changes_nothing() {
     assert_eq!(seconds(&mut alerts, 100..110, &hot, &full).len(), 2);
     assert_eq!(seconds(&mut alerts, 110..1000, &unknown, &unknown), []);
     let mut alerts = Alerts::default();
-    alerts.restore(&[FULL], &[], &[], 0);
+    alerts.restore(&[FULL], &[], &[]);
     alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { memory_total_bytes: Reading::Is(0), ..gpu(1) }]));
     assert_eq!(seconds(&mut alerts, 0..100, &hot, &full), [], "a share of nothing is none");
 }
@@ -259,7 +260,7 @@ fn a_card_that_was_lost_before_is_over_when_it_is_seen_and_not_before() {
     let rules = [Alert::CardLost];
     let lost = |uuid| fired(Alert::CardLost, Some(uuid), None);
     let mut alerts = Alerts::default();
-    assert_eq!(alerts.restore(&rules, &[lost("GPU-1"), lost("unknown-0"), lost("GPU-9")], &[], 0), []);
+    assert_eq!(alerts.restore(&rules, &[lost("GPU-1"), lost("unknown-0"), lost("GPU-9")], &[]), []);
     alerts.observe(&Observed::Inventory(vec![Gpu { present: false, ..gpu(1) }]));
     assert_eq!(alerts.observe(&Observed::CardLost("GPU-1".to_owned())), [], "it is on already");
     let raised = alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { present: false, ..gpu(1) }]));
@@ -271,7 +272,7 @@ fn a_card_that_was_lost_before_is_over_when_it_is_seen_and_not_before() {
     // What is lost while history cannot be read goes off once it can.
     let mut alerts = Alerts::default();
     assert_eq!(alerts.observe(&Observed::CardLost("GPU-1".to_owned())), []);
-    assert_eq!(alerts.restore(&rules, &[], &[], 0).len(), 1);
+    assert_eq!(alerts.restore(&rules, &[], &[]).len(), 1);
 }
 
 #[test]
@@ -291,6 +292,18 @@ fn runs_that_were_quiet_or_failed_before_stay_so_until_something_is_known() {
     assert_eq!(alerts.set(&[QUIET]), [over(Alert::RunFailed)]);
     let (_, raised) = restored(&rules, &[failed], &[run(RunStatus::Running)]);
     assert_eq!(raised, [over(Alert::RunFailed)], "it was taken for lost, and is there");
+}
+
+#[test]
+fn a_restart_of_the_agent_is_no_progress() {
+    let run = Run { id: "r".to_owned(), ..Run::default() };
+    let mut alerts = Alerts::default();
+    // It hung for nine minutes when the agent came back.
+    assert_eq!(alerts.restore(&[QUIET], &[], &[(run, 31 * MINUTE_MS)]), []);
+    assert_eq!(alerts.tick(40 * MINUTE_MS), []);
+    let value = Some(10.0);
+    let what = What::Alert { alert: QUIET, gpu: None, value, status: None };
+    assert_eq!(alerts.tick(41 * MINUTE_MS), [Raised { run: Some("r".to_owned()), what }]);
 }
 
 #[test]

@@ -215,6 +215,24 @@ pub fn after(connection: &Connection, run: Option<&str>, id: u64, n_max: usize) 
     select.query_map((to_sql(id), n_max, run), event)?.collect()
 }
 
+/// When a run last made progress, by the newest of its events.
+///
+/// # Errors
+/// What SQLite says.
+pub fn last_progress(connection: &Connection, run: &str) -> rusqlite::Result<Option<u64>> {
+    let mut select = connection.prepare_cached(
+        "SELECT id, time_ms, run, what FROM events WHERE run IS NOT NULL AND run = ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let newest = select.query_map((run, to_sql(NEWEST_LOOKED_AT_MAX)), event)?;
+    for event in newest {
+        let event = event?;
+        if event.what.is_progress() {
+            return Ok(Some(event.time_ms));
+        }
+    }
+    Ok(None)
+}
+
 /// Number of the newest event, 0 where there is none.
 ///
 /// # Errors

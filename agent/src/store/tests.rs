@@ -5,6 +5,7 @@ mod damage;
 mod kill;
 mod rolling;
 mod runs;
+mod salvage;
 mod slow;
 #[cfg(target_os = "linux")]
 mod small_disk;

@@ -334,6 +334,7 @@ impl Journal {
 
     fn figures(&mut self, now: Duration) {
         self.has_figures = true;
+        self.tail.went_on(now);
         self.progress(now);
     }
 

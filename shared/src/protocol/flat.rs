@@ -54,6 +54,7 @@ enum Kind {
     CardFault,
     HistoryPaused,
     HistoryResumed,
+    HistorySetAside,
     AgentStarted,
     #[serde(other)]
     Unknown,
@@ -94,6 +95,9 @@ pub struct FlatWhat {
     alert: Option<Alert>,
     value: Option<f64>,
     reason: Option<String>,
+    file: Option<String>,
+    runs: Option<u64>,
+    settings: Option<bool>,
     version: Option<String>,
 }
 
@@ -152,6 +156,11 @@ impl TryFrom<FlatWhat> for What {
             Kind::CardFault => Self::CardFault { gpu: needed(gpu, "gpu")?, xid: needed(flat.xid, "xid")? },
             Kind::HistoryPaused => Self::HistoryPaused { reason: needed(flat.reason, "reason")? },
             Kind::HistoryResumed => Self::HistoryResumed,
+            Kind::HistorySetAside => Self::HistorySetAside {
+                file: needed(flat.file, "file")?,
+                runs: needed(flat.runs, "runs")?,
+                settings: needed(flat.settings, "settings")?,
+            },
             Kind::AgentStarted => Self::AgentStarted { version: needed(flat.version, "version")? },
             Kind::Unknown => Self::Unknown,
         })

@@ -52,6 +52,9 @@ pub struct Run {
     /// Most that its processes were seen to have on one card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_peak_bytes: Option<u64>,
+    /// When its processes were first seen on a card: of its memory before that nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_since_ms: Option<u64>,
     /// What its cards took while it ran, shares of other programs included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_joules: Option<f64>,

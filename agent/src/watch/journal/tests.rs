@@ -2,6 +2,8 @@
 //! dies.
 
 use super::*;
+use std::ops::Range;
+
 use crate::telemetry::Observed;
 use headroom_shared::{
     nanogpt::Source,
@@ -10,7 +12,7 @@ use headroom_shared::{
         gpu::{Gpu, Process, Sample, SlowSample},
         host::HostSample,
         reading::{Reading, Why},
-        run::{Evaluation, Figure},
+        run::{Cause, Evaluation, Figure},
     },
 };
 
@@ -191,6 +193,22 @@ fn a_run_that_dies_of_memory_has_its_message() {
         );
         assert!(ended.out_of_memory.is_some_and(|text| text.contains("Traceback")));
         assert_eq!(ended.config.map(|config| config.world_size), Some(2));
+    }
+    // Python may print what it held back as it ends, behind the message; then the run did not go on.
+    let iterations = |journal: &mut Journal, seconds: Range<u32>| {
+        for second in seconds {
+            print(journal, &format!("iter {second}: loss 1.0, time 1.00ms, mfu 1.00%\n"), SECOND * second);
+        }
+    };
+    for (figures, dies_of_it) in [(9..11, true), (9..60, false)] {
+        let (mut journal, kept, _) = journal(settings("python train.py"));
+        print(&mut journal, &traceback, SECOND * 8);
+        iterations(&mut journal, figures);
+        print(&mut journal, "Traceback (most recent call last):\nKeyError: 'batch'\n", SECOND * 60);
+        let (ended, _) = journal.end(Ending::Exited(1), SECOND * 61);
+        assert_eq!((oom_of(&kept).is_some(), ended.out_of_memory.is_some()), (dies_of_it, dies_of_it));
+        let cause = dies_of_it.then_some(Cause::OutOfGpuMemory);
+        assert_eq!(kept.statuses().pop().and_then(RunStatus::cause), cause);
     }
     // One that caught it and went on to its end did not die of it.
     let (mut caught, kept, _) = journal(settings("python train.py"));

@@ -33,6 +33,7 @@ impl Run {
                     self.gpus.push(gpu.clone());
                 }
                 self.gpu_memory_peak_bytes = self.gpu_memory_peak_bytes.max(Some(*bytes));
+                self.gpu_since_ms = self.gpu_since_ms.or(Some(time_ms));
             }
             What::RunOom { message } => self.oom = Some(message.clone()),
             What::RunDiagnosed { diagnosis } => self.diagnosis = Some(diagnosis.clone()),
@@ -69,6 +70,7 @@ impl Run {
             | What::CardFault { .. }
             | What::HistoryPaused { .. }
             | What::HistoryResumed
+            | What::HistorySetAside { .. }
             | What::AgentStarted { .. }
             | What::Unknown => {}
         }
@@ -185,6 +187,7 @@ mod tests {
         check(&[seen("b", 5), seen("a", 9), seen("b", 7)], |run| {
             run.gpus = vec!["b".to_owned(), "a".to_owned()];
             run.gpu_memory_peak_bytes = Some(9);
+            run.gpu_since_ms = Some(START_MS);
         });
     }
 

@@ -3,7 +3,7 @@
 use headroom_shared::protocol::{
     alert::Alert,
     reading::Reading,
-    run::{Evaluation, Order, RunStatus},
+    run::{Cause, Evaluation, Order, RunStatus},
 };
 
 use super::{
@@ -250,9 +250,39 @@ fn what_happened_is_told_once() {
             (900, status(RunStatus::exited(1))),
             (901, What::Alert { alert: Alert::RunFailed, gpu: None, value: None, status: None }),
         ],
-        &["shakespeare-char ran out of memory"],
+        &["shakespeare-char: ran out of GPU memory"],
     );
     tells(vec![(0, status(RunStatus::exited(1)))], &["shakespeare-char: failed with exit code 1"]);
+    for (cause, words) in [
+        (Cause::OutOfGpuMemory, "ran out of GPU memory"),
+        (Cause::OutOfHostMemory, "killed: the machine ran out of memory"),
+        (Cause::CardError, "failed after an error of its GPU"),
+        (Cause::Other, "failed with exit code 1"),
+    ] {
+        let died = RunStatus::exited(1).because(Some(cause));
+        tells(vec![(0, status(died))], &[&format!("shakespeare-char: {words}")]);
+    }
+    let set_aside = |settings| What::HistorySetAside { file: "old.sqlite".to_owned(), runs: 2, settings };
+    let begins =
+        "The history file was damaged. It was set aside as old.sqlite, and a new one begun. With it went its telemetry";
+    tells(vec![(0, set_aside(true))], &[&format!("{begins}; 2 runs and the settings were taken over.")]);
+    let lost = format!("{begins}, alert settings and price per kWh; 2 runs were taken over.");
+    tells(vec![(0, set_aside(false))], &[&lost]);
+}
+
+#[test]
+fn an_alert_of_a_run_that_failed_says_how() {
+    let mut rig = greeted(0);
+    let status = RunStatus::exited(1).because(Some(Cause::OutOfGpuMemory));
+    let ended = What::RunStatus { status, energy_joules: None };
+    let alert = What::Alert { alert: Alert::RunFailed, gpu: None, value: Some(1.0), status: Some(status) };
+    for (id, what) in [(1, ended), (2, alert.clone())] {
+        rig.hear(ServerMessage::Event(event(id, what)), false);
+    }
+    assert_eq!(words::fired(&rig, &rig.fired[0]), "ran out of GPU memory");
+    assert_eq!(words::event(&rig, &event(2, alert)).as_deref(), Some("shakespeare-char: ran out of GPU memory"));
+    rig.runs.clear();
+    assert_eq!(words::fired(&rig, &rig.fired[0]), "failed", "of a run that is not known any more");
 }
 
 #[test]

@@ -222,6 +222,10 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::CardBack { gpu } => say(&text::rig_card_back(card_name(rig, gpu))),
         What::CardFault { gpu, xid } => say(&text::rig_card_fault(card_name(rig, gpu), xid.to_string())),
         What::HistoryPaused { reason } => say(&text::rig_history_paused(reason.as_str())),
+        What::HistorySetAside { file, runs, settings } => {
+            let kept = if *settings { text::rig_history_saved(*runs) } else { text::rig_history_lost(*runs) };
+            format!("{} {}", say(&text::rig_history_set_aside(file.as_str())), say(&kept))
+        }
         What::HistoryResumed => t(text::RIG_HISTORY_RESUMED).to_owned(),
         What::AgentStarted { version } => say(&text::rig_agent_started(version.as_str())),
         _ => return None,

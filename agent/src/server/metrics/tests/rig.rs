@@ -231,6 +231,7 @@ fn run() -> Run {
         }),
         last_evaluation: Some(Evaluation { iter: 250, train_loss: Some(1.9703), val_loss: Some(2.125) }),
         gpu_memory_peak_bytes: Some(6 * GIB),
+        gpu_since_ms: None,
         energy_joules: Some(3600.0),
         plan: Some(PlanSummary {
             card: "RTX 4070".to_owned(),
