@@ -39,7 +39,7 @@ pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, foun
     let planned = asked.plan(shell, headroom, &scratch)?;
     let trained = match &planned.why {
         Some(why) => Trained { why: Some(format!("not started: {why}")), ..Trained::default() },
-        None => asked.run(shell, headroom, &scratch)?,
+        None => asked.run_watched(shell, headroom, &scratch)?,
     };
     let Model { n_layer, n_embd, block_size, .. } = size.model;
     let (nvml_bytes, nvml_by) = trained.seen.of_process().unzip();

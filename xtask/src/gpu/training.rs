@@ -9,13 +9,16 @@ use headroom_shared::gpt::{GptConfig, GptShape};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The longest of all runs is 100 iterations of the headline's, seconds each on the slowest card that can.
 const TIME_MAX: Duration = Duration::from_secs(580);
 /// A plan is arithmetic, and asks the card what is free.
 const PLAN_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a run is left alone between two looks: each asks the driver for all that it tells of the card, which keeps
+/// launches waiting.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Weights and batches are of it, on the card as on the CPU.
 const SEED: u64 = 1337;
 /// Evaluations are not what is measured: at the start alone, and a batch each.
@@ -49,7 +52,7 @@ pub struct Trained {
     pub losses: Vec<f64>,
     /// Its time.
     pub times_ms: Vec<f64>,
-    /// What NVML says while it runs.
+    /// What NVML says while it runs, where it is watched.
     pub seen: nvml::Seen,
     /// Why it failed, where it did.
     pub why: Option<String>,
@@ -127,13 +130,20 @@ impl Asked<'_> {
         Ok(Planned { bytes: document["bytes"].as_u64(), recompute: document["recompute"].clone(), why })
     }
 
-    /// Runs it.
+    /// Runs it, with nobody looking on, as others are timed too.
     pub fn run(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Trained> {
+        let ended = self.command(shell, headroom, scratch).limited(TIME_MAX, |_| {})?;
+        Ok(read(&ended, self.iterations))
+    }
+
+    /// Runs it, and asks NVML meanwhile.
+    pub fn run_watched(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Trained> {
         let mut seen = nvml::Seen::before(shell, headroom);
-        let watched = self.device != "cpu";
+        let mut looked = Instant::now();
         let ended = self.command(shell, headroom, scratch).limited(TIME_MAX, |pid| {
-            if watched {
+            if looked.elapsed() >= LOOK_EVERY {
                 seen.look(shell, headroom, pid);
+                looked = Instant::now();
             }
         })?;
         Ok(Trained { seen, ..read(&ended, self.iterations) })
