@@ -149,6 +149,12 @@ fn a_library_multiplies_where_there_is_one() {
     let told = said(&output);
     assert!(told.contains(&format!("Matrices are multiplied by {name}.")), "{told}");
     assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    // What was chosen is kept in a folder that was not there as it was chosen.
+    assert!(!told.contains("not kept"), "{told}");
+    let files =
+        fs::read_dir(machine.path("whole")).expect("a folder").filter_map(|entry| Some(entry.ok()?.file_name()));
+    let is_kept = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with("cublaslt-"));
+    assert_eq!(files.filter(|name| is_kept(name)).count(), 1);
     let whole = losses(&output.stdout);
     assert_eq!(whole.len(), 6);
 

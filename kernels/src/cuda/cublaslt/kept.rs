@@ -119,17 +119,18 @@ impl Kept {
         Ok(contents.algorithms)
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes it, whole or not at all, and makes its folder where there is none: a run that has its memory has none yet.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// The folder cannot be made or written.
     pub fn write(&self, algorithms: Algorithms) -> Result<(), KeptError> {
         let io = |reason| KeptError::Io { path: self.path.clone(), reason };
         let contents = Contents { key: self.key.clone(), algorithms };
         let text = serde_json::to_vec_pretty(&contents).map_err(|error| io(error.into()))?;
         // A name of this process's own: two may begin at once.
         let new = self.path.with_extension(format!("{}.new", std::process::id()));
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.path));
+        let folder = self.path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written = folder.and_then(|()| fs::write(&new, text)).and_then(|()| fs::rename(&new, &self.path));
         written.map_err(|error| {
             // What is left of it is nobody's.
             let _: io::Result<()> = fs::remove_file(&new);
