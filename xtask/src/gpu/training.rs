@@ -52,6 +52,8 @@ pub struct Trained {
     pub losses: Vec<f64>,
     /// Its time.
     pub times_ms: Vec<f64>,
+    /// Who multiplied matrices, and why it was not cuBLASLt, where it was not.
+    pub multiplied_by: Option<String>,
     /// What NVML says while it runs, where it is watched.
     pub seen: nvml::Seen,
     /// Why it failed, where it did.
@@ -161,6 +163,8 @@ fn read(ended: &Ended, iterations: u64) -> Trained {
     }
     let word = ended.err.lines().find_map(|line| line.strip_prefix("Allocated ")?.split(' ').next());
     trained.allocated_bytes = word.and_then(|word| word.parse().ok());
+    let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrices are multiplied by "));
+    trained.multiplied_by = who.map(|who| who.trim_end_matches('.').to_owned());
     let short = (trained.losses.len() as u64) < iterations;
     trained.why = trained.why.or_else(|| short.then(|| format!("{} iterations of {iterations}", trained.losses.len())));
     trained
@@ -194,13 +198,14 @@ mod tests {
     fn a_run_is_read_from_what_it_prints() {
         let ended = Ended {
             out: "{\"iter\":0,\"train_loss\":4.2}\n{\"iter\":0,\"loss\":4.2,\"time_ms\":9.5}\n{\"iter\":1,\"loss\":4.1,\"time_ms\":2.5}\n".to_owned(),
-            err: "A GPT of 5 parameters\nAllocated 4096 bytes, as planned.\n".to_owned(),
+            err: "Matrices are multiplied by own kernels.\nAllocated 4096 bytes, as planned.\n".to_owned(),
             success: true,
             ..Ended::default()
         };
         let trained = read(&ended, 2);
         assert_eq!((trained.losses, trained.times_ms), (vec![4.2, 4.1], vec![9.5, 2.5]));
         assert_eq!((trained.allocated_bytes, trained.why), (Some(4096), None));
+        assert_eq!(trained.multiplied_by.as_deref(), Some("own kernels"));
         assert_eq!(read(&ended, 3).why.as_deref(), Some("2 iterations of 3"));
     }
 
