@@ -160,8 +160,8 @@ pub(super) fn take(device: &Device, library: &Path) -> Result<(Found, Handle), R
 }
 
 /// Where a library may be, in the order in which they are tried: what pip installed for the environment that is active, for
-/// the Pythons that are called by their name, for the person and for the machine; CUDA as variables name it, then as it is installed, the newest first; conda's; and
-/// where the loader looks by itself. Files that are there, and the loader's names.
+/// the Pythons that are called by their name, for the person and for the machine; CUDA as variables name it, then as it is
+/// installed, the newest first; conda's; and where the loader looks by itself. Files that are there, and the loader's names.
 fn places(variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathBuf> {
     let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let (venv, conda) = (folder("VIRTUAL_ENV"), folder("CONDA_PREFIX"));
