@@ -34,9 +34,9 @@ use headroom_shared::protocol::{
 
 use crate::{
     clock::now_ms,
-    platform,
+    platform::{self, Process},
     store::{Archive, Asked, Store},
-    train::device::Wanted,
+    train::{device::Wanted, stop},
     watch::new_id,
 };
 use allowed::{Allowed, Config};
@@ -169,20 +169,13 @@ impl Foreman {
     /// Asks for a run's end: it finishes its iteration and saves. One that waits has ended.
     ///
     /// # Errors
-    /// It is not the agent's, has ended, or cannot be told.
+    /// It is not the agent's, has ended, or cannot be told: its folder cannot be written.
     pub fn stop(&self, id: &str) -> Result<Run, Error> {
         let inner = &self.0;
-        if !platform::CAN_ASK_TO_END {
-            return Err(Error::CannotStop);
-        }
         let now_ms = now_ms();
         match inner.archive.stop(id, now_ms)? {
             Asked::Runs { before_ms: Some(before_ms), .. } if now_ms.saturating_sub(before_ms) < STOP_MS => {}
-            Asked::Runs { watcher: Some(watcher), .. } => watcher.ask_to_end(),
-            Asked::Runs { watcher: None, .. } => {
-                let children = inner.children();
-                platform::ask_to_end(children.get(id).ok_or(Error::CannotStop)?);
-            }
+            Asked::Runs { watcher, before_ms } => inner.ask_to_end(id, watcher.as_ref(), before_ms.is_some())?,
             Asked::Waited => inner.bell.ring(),
         }
         Ok(inner.archive.run(id)?)
@@ -241,6 +234,23 @@ impl Inner {
     fn children(&self) -> MutexGuard<'_, BTreeMap<String, Child>> {
         // A child is in it or not.
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the process of a run to end, by a signal where the system has one and it is known whom it goes to, else by
+    /// the file that the run looks for.
+    fn ask_to_end(&self, id: &str, watcher: Option<&Process>, is_again: bool) -> Result<(), Error> {
+        if platform::CAN_ASK_TO_END {
+            if let Some(watcher) = watcher {
+                watcher.ask_to_end();
+                return Ok(());
+            }
+            if let Some(child) = self.children().get(id) {
+                platform::ask_to_end(child);
+                return Ok(());
+            }
+        }
+        let folder = own_folder(&self.archive.run(id)?)?;
+        stop::ask(&place::stop(&folder), is_again).map_err(|error| Error::Folder { folder, error })
     }
 
     /// What can train, cards first.

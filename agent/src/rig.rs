@@ -18,6 +18,7 @@ use std::{
 use headroom_shared::protocol::event::{Event, What};
 
 use crate::{
+    clock::now_ms,
     foreman::{Bell, Cards, Foreman, Yard},
     server::hub::Hub,
     store::{Keep, Store, Told},
@@ -146,8 +147,12 @@ impl Tellers {
             }
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
-            // The watcher of a run that dies of it says so.
-            Observed::Xid { .. } => {}
+            // The watcher of a run that dies of it says so besides.
+            Observed::Xid { gpu, xid } => {
+                if self.hub.fault(&gpu, xid, now_ms()) {
+                    store.append(None, What::CardFault { gpu, xid });
+                }
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod assets;
 mod connection;
 mod encoding;
 mod error;
+mod faults;
 mod headers;
 pub mod host;
 pub mod hub;

@@ -11,6 +11,7 @@ pub mod run;
 pub mod schedule;
 pub mod settings;
 pub mod shortage;
+pub mod stop;
 
 /// The config where nothing else is asked for: a small model on the built-in stories.
 pub const STORIES: &str = include_str!("../config/stories.py");

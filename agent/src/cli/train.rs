@@ -11,6 +11,7 @@ mod report;
 mod start;
 
 use std::{
+    env,
     ffi::OsString,
     sync::{
         Arc,
@@ -29,6 +30,7 @@ use super::{
 use crate::train::{
     checkpoint::{State, Store},
     run::{Ending, Event, Run},
+    stop,
 };
 pub use error::Error;
 pub use options::help;
@@ -119,7 +121,8 @@ impl Start {
     }
 }
 
-/// What the interrupt key sets; pressed again it ends the program, as it does otherwise.
+/// What the interrupt key sets, and the file that asks for the end; pressed again it ends the program, as it does
+/// otherwise.
 fn interrupts() -> Result<Arc<AtomicBool>, Error> {
     use signal_hook::{consts::TERM_SIGNALS, flag};
     let stop = Arc::new(AtomicBool::new(false));
@@ -127,6 +130,9 @@ fn interrupts() -> Result<Arc<AtomicBool>, Error> {
         // In this order: the first signal finds the flag unset.
         flag::register_conditional_default(signal, Arc::clone(&stop)).map_err(Error::Signal)?;
         flag::register(signal, Arc::clone(&stop)).map_err(Error::Signal)?;
+    }
+    if let Some(file) = env::var_os(stop::VARIABLE) {
+        stop::follow(file.into(), Arc::clone(&stop)).map_err(Error::Signal)?;
     }
     Ok(stop)
 }

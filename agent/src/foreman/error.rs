@@ -59,12 +59,6 @@ pub enum Error {
     /// This program's own place is not known.
     #[error("This program cannot find itself to start a run: {0}.")]
     Program(String),
-    /// There is no way to ask a process to end.
-    #[error(
-        "This run cannot be asked to end from here: the system has no signals, or does not say which process it is. \
-         Ctrl-C where it runs does it."
-    )]
-    CannotStop,
     /// History.
     #[error(transparent)]
     Store(#[from] store::Error),

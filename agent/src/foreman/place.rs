@@ -6,12 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{folders, train::checkpoint};
+use headroom_kernels::cuda::cublaslt;
+
+use crate::{
+    folders,
+    train::{checkpoint, stop},
+};
 
 /// Of the data folder, what belongs to runs of the agent's.
 const FOLDER: &str = "training";
 /// A run's config in its folder, as it was when the run was ordered.
 pub const CONFIG: &str = "config.py";
+/// What asks a run to end, in its folder, where no signal can.
+const STOP: &str = "stop";
 
 /// The folder of a run with its config and its checkpoint, in the owner's.
 pub fn of_run(root: &Path, id: &str) -> PathBuf {
@@ -23,6 +30,11 @@ pub fn checkpoint(folder: &Path) -> PathBuf {
     folder.join(checkpoint::FILE)
 }
 
+/// What asks a run to end, of its folder.
+pub fn stop(folder: &Path) -> PathBuf {
+    folder.join(STOP)
+}
+
 /// Takes away what the agent and `headroom train` made in a run's folder, and the folder if nothing else is in it.
 pub fn remove(folder: &Path) -> io::Result<()> {
     let missing_is_good = |result: io::Result<()>| match result {
@@ -31,9 +43,13 @@ pub fn remove(folder: &Path) -> io::Result<()> {
     };
     missing_is_good(fs::remove_file(checkpoint(folder)))?;
     missing_is_good(fs::remove_file(folder.join(CONFIG)))?;
+    stop::forget(&stop(folder))?;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // What a writer that was killed left; the lock of systems that do not lock a folder itself.
-        if entry.file_name().to_string_lossy().starts_with("ckpt.") {
+        // What a writer that was killed left, the lock of systems that do not lock a folder itself, and the algorithms
+        // that products are computed with.
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("ckpt.") || name.starts_with(cublaslt::PREFIX) {
             missing_is_good(fs::remove_file(entry.path()))?;
         }
     }
@@ -109,7 +125,9 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let run = of_run(root.path(), "ab12");
         fs::create_dir(&run).expect("a folder");
-        for name in [CONFIG, checkpoint::FILE, "ckpt.safetensors.tmp"] {
+        for name in
+            [CONFIG, STOP, checkpoint::FILE, "ckpt.safetensors.tmp", "cublaslt-nvidia-h200-132-12080-120803.json"]
+        {
             fs::write(run.join(name), "x").expect("a file");
         }
         fs::write(run.join("notes.txt"), "x").expect("a file");

@@ -10,7 +10,11 @@ use std::{
 use headroom_shared::protocol::run::{Order, Run};
 
 use super::{Error, Inner, allowed::Allowed, own_folder, place, saved};
-use crate::{data::BUILTIN, platform, train::device::Wanted};
+use crate::{
+    data::BUILTIN,
+    platform,
+    train::{device::Wanted, stop},
+};
 
 /// Variables that are the agent's own: a secret, and what tells whom its output goes to.
 const NOT_FOR_RUNS: [&str; 3] = ["HEADROOM_WEBHOOK", "JOURNAL_STREAM", "NOTIFY_SOCKET"];
@@ -56,6 +60,8 @@ impl Inner {
         if folder.parent() != Some(allowed.root()) {
             return Err(Error::Elsewhere { folder });
         }
+        // A wish that came before it was put into the queue again.
+        stop::forget(&place::stop(&folder)).map_err(failed)?;
         let order = run.order.clone().unwrap_or_default();
         let goes_on = saved::read(&folder).is_some();
         let words = self.words(allowed, &folder, &order, goes_on)?;
@@ -65,6 +71,7 @@ impl Inner {
         NOT_FOR_RUNS.iter().for_each(|name| {
             command.env_remove(name);
         });
+        command.env(stop::VARIABLE, place::stop(&folder));
         command.env(ORDER_OF_CARDS.0, ORDER_OF_CARDS.1).current_dir(allowed.root());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         platform::apart(&mut command);

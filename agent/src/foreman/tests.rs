@@ -158,6 +158,27 @@ fn a_run_is_claimed_once() {
     assert!(matches!(refused, Error::Store(store::Error::NotEnded(_))), "{refused}");
 }
 
+/// As on Windows, and of a run that an agent before started, where the system does not say which process it is.
+#[test]
+fn a_run_that_no_signal_reaches_is_asked_to_end_by_a_file() {
+    let place = Place::new();
+    let run = place.order(&of("fox.py")).expect("there is room");
+    let archive = place.store.archive();
+    archive.claim(&run.id, None, 1).expect("history");
+    let file = place::stop(&own_folder(&run).expect("a folder"));
+    place.foreman.stop(&run.id).expect("it runs");
+    assert_eq!(fs::read(&file).expect("it is there"), b"");
+    // Pressed again at once it says no more.
+    place.foreman.stop(&run.id).expect("it runs");
+    assert_eq!(fs::read(&file).expect("it is there"), b"");
+    place.foreman.0.ask_to_end(&run.id, None, true).expect("it runs");
+    assert_eq!(fs::read(&file).expect("it is there"), b"now");
+    // Without its folder there is no way.
+    fs::remove_dir_all(own_folder(&run).expect("a folder")).expect("it goes");
+    let refused = place.foreman.0.ask_to_end(&run.id, None, false).expect_err("it is gone");
+    assert!(matches!(refused, Error::Folder { .. }), "{refused}");
+}
+
 #[test]
 fn a_folder_that_is_not_called_as_ours_is_not_touched() {
     let place = Place::new();

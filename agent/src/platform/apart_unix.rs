@@ -10,7 +10,7 @@ use rustix::{
     process::{Pid, Signal, kill_process, setsid},
 };
 
-/// Whether a program can be asked to end at all.
+/// Whether a signal can ask a program to end.
 pub const CAN_ASK_TO_END: bool = true;
 
 /// Sets a program apart that is to be started: it does that itself, by [`own_session`].

@@ -1,4 +1,4 @@
-//! Windows: a program that outlives the one that starts it has no console that could end it; nothing asks it to end.
+//! Windows: a program that outlives the one that starts it has no console that could end it: no signal asks it to end.
 
 use std::{
     fs::File,
@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command},
 };
 
-/// Whether a program can be asked to end at all: Ctrl-C goes to those of one console alone.
+/// Whether a signal can ask a program to end: Ctrl-C goes to those of one console alone.
 pub const CAN_ASK_TO_END: bool = false;
 
 /// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW`.

@@ -159,7 +159,7 @@ fn two_hours(folder: &Path) -> Vec<u64> {
     let keeper = Keeper::start(Arc::clone(&tellers.news), store.clone(), "rig".to_owned(), None).expect("a thread");
     tellers.observe(Observed::Inventory((0..N_CARDS).map(gpu).collect()), &store);
 
-    let start_ms = crate::clock::now_ms();
+    let start_ms = now_ms();
     let mut reads = tellers.hub.subscribe();
     let never_reads = tellers.hub.subscribe();
     let mut comes_and_goes = tellers.hub.subscribe();

@@ -242,7 +242,6 @@ impl From<foreman::Error> for Refusal {
             Error::Name { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
             Error::Unavailable(_) => (StatusCode::CONFLICT, "unavailable"),
             Error::Elsewhere { .. } => (StatusCode::CONFLICT, "elsewhere"),
-            Error::CannotStop => (StatusCode::CONFLICT, "cannot_stop"),
             Error::NothingSaved(_) => (StatusCode::CONFLICT, "nothing_saved"),
             Error::NoCheckpoint(_) => (StatusCode::NOT_FOUND, "no_checkpoint"),
             Error::Folder { .. } | Error::Program(_) => (StatusCode::SERVICE_UNAVAILABLE, "folder"),

@@ -22,6 +22,8 @@ use headroom_shared::protocol::{
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
+use super::faults::{Fault, Faults};
+
 /// Messages of telemetry that wait for a viewer: six seconds of them. What is older than that is for history, and a
 /// thousand viewers share each.
 const LIVE_MESSAGES_MAX: usize = 64;
@@ -92,6 +94,7 @@ struct Inner {
     state: watch::Sender<Now<State>>,
     gpus: watch::Sender<Now<Vec<Gpu>>>,
     n_viewers: AtomicU64,
+    faults: Mutex<Faults>,
 }
 
 /// The place where everything is told. A clone is the same.
@@ -113,6 +116,7 @@ impl Default for Hub {
             state: watch::Sender::new(now),
             gpus: watch::Sender::new(gpus),
             n_viewers: AtomicU64::new(0),
+            faults: Mutex::default(),
         }))
     }
 }
@@ -232,6 +236,16 @@ impl Hub {
     pub fn latest(&self) -> Latest {
         let recent = self.recent();
         Latest { telemetry: recent.telemetry.back().cloned(), slow: recent.slow.clone() }
+    }
+
+    /// Counts an error that the driver reported of a card; gives whether it is to be told.
+    pub fn fault(&self, gpu: &str, xid: u64, now_ms: u64) -> bool {
+        self.0.faults.lock().unwrap_or_else(PoisonError::into_inner).add(gpu, xid, now_ms)
+    }
+
+    /// Errors of cards so far.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.0.faults.lock().unwrap_or_else(PoisonError::into_inner).all()
     }
 
     /// How many watch.

@@ -26,7 +26,7 @@ use headroom_shared::protocol::{
     state::State,
 };
 
-use super::{archive::asked, hub::Latest, socket::RUNS_IN_HELLO};
+use super::{archive::asked, faults::Fault, hub::Latest, socket::RUNS_IN_HELLO};
 use crate::clock::now_ms;
 use text::{Samples, Value};
 
@@ -57,6 +57,8 @@ struct Snapshot<'a> {
     pub state: &'a State,
     /// Runs that have not ended, and the newest that have: newest first.
     pub runs: &'a [Run],
+    /// Errors that the driver reported of cards.
+    pub faults: &'a [Fault],
     /// Pages that watch.
     pub n_viewers: u64,
     /// What the owner set; the price of energy is in it.
@@ -111,6 +113,7 @@ pub async fn answer(Extract(state): Extract<Arc<super::State>>) -> Response {
         slow: slow.as_deref(),
         state: &state.hub.state(),
         runs: &runs,
+        faults: &state.hub.faults(),
         n_viewers: state.hub.n_viewers(),
         settings: settings.as_ref(),
     });
@@ -157,6 +160,15 @@ impl<'a> Snapshot<'a> {
         let samples = self.slow_now().map_or(&[][..], |slow| &slow.gpus);
         let present = self.gpus.iter().filter(|gpu| gpu.present);
         present.filter_map(|gpu| Some((gpu, samples.iter().find(|sample| sample.gpu == gpu.index)?)))
+    }
+
+    /// One sample a card and error of it, also of a card that was lost by it.
+    fn each_fault(&self, samples: &mut Samples, value: impl Fn(&Fault) -> Value) {
+        for fault in self.faults {
+            let Some(gpu) = self.gpus.iter().find(|gpu| gpu.uuid == fault.gpu) else { continue };
+            let [index, uuid, name] = labels_of(gpu);
+            samples.add(&[index, uuid, name, fault.xid.to_string()], Some(value(fault)));
+        }
     }
 
     /// One sample a card, of what it is doing.

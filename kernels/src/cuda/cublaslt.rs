@@ -19,6 +19,7 @@ mod shape;
 
 pub use calls::ALGORITHMS_MAX;
 pub use find::{Absent, Found, NEEDED, OFF, Refused, VARIABLE, Version};
+pub use kept::PREFIX;
 
 use std::{
     path::Path,

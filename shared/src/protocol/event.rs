@@ -151,6 +151,13 @@ pub enum What {
         /// Its UUID.
         gpu: String,
     },
+    /// The driver reported an error of a card (Xid). One that repeats itself is told once a minute.
+    CardFault {
+        /// Its UUID.
+        gpu: String,
+        /// NVIDIA's number; 0 where the driver does not say it.
+        xid: u64,
+    },
     /// History was not kept since the time of the event's telling.
     HistoryPaused {
         /// What the system says.

@@ -357,6 +357,7 @@ fn every_event_has_its_form() {
         What::SettingsChanged,
         What::CardLost { gpu: gpu() },
         What::CardBack { gpu: gpu() },
+        What::CardFault { gpu: gpu(), xid: 31 },
         What::HistoryPaused { reason: "database or disk is full".to_owned() },
         What::HistoryResumed,
         What::AgentStarted { version: "0.1.0".to_owned() },

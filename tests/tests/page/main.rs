@@ -25,6 +25,8 @@ mod plain_host;
 mod problems;
 mod rig;
 mod rig_alerts;
+#[cfg(unix)]
+mod rig_card;
 mod rig_runs;
 #[cfg(unix)]
 mod rig_training;

@@ -7,71 +7,63 @@ use crate::{
     rig::{go, until_state},
     rig_runs::choose,
 };
-use headroom_tests::server::Server;
+use headroom_tests::{grounds::Grounds, server::Server};
 use std::{
-    fs,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// What a busy machine needs at most to start a program, or to end it.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// A model that learns in no time; it ends when it is told to, and by itself where a test that failed left it behind.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+/// A model that learns in no time; it ends when it is told to.
 const CONFIG: &str = "dataset = 'fox'\nn_layer = 1\nn_head = 2\nn_embd = 8\nblock_size = 8\nbatch_size = 2\ndropout = 0.0\n\
     gradient_accumulation_steps = 1\neval_iters = 1\nlearning_rate = 1e-2\nmax_iters = 3000000\neval_interval = 500\n\
     log_interval = 20\n";
 
-async fn until(page: &Page, what: &str, expression: &str) {
-    let begun = Instant::now();
-    while !page.value::<bool>(&format!("Boolean({expression})")).await {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}: {expression}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// As the page's own, with more patience.
+pub async fn until(page: &Page, what: &str, expression: &str) {
+    page.until_for(PATIENCE, what, expression).await;
 }
 
-async fn until_says(page: &Page, selector: &str, words: &str) {
+/// As the page's own, with more patience.
+pub async fn until_says(page: &Page, selector: &str, words: &str) {
     let says = format!("document.querySelector({selector:?})?.textContent.includes({words:?})");
     until(page, &format!("{selector} says {words:?}"), &says).await;
 }
 
-async fn until_there(page: &Page, selector: &str) {
+/// As the page's own, with more patience.
+pub async fn until_there(page: &Page, selector: &str) {
     until(page, &format!("{selector} is there"), &format!("document.querySelector({selector:?})")).await;
 }
 
 /// Orders a run of that name.
-async fn order(page: &Page, name: &str) {
+pub async fn order(page: &Page, config: &str, device: &str, name: &str) {
     until_there(page, "#start").await;
-    choose(page, "#start-config", "fox.py").await;
-    choose(page, "#start-device", "cpu").await;
+    choose(page, "#start-config", config).await;
+    choose(page, "#start-device", device).await;
     page.fill("#start-name", name).await;
     page.click("#start").await;
     until_says(page, "[data-testid=orders] [role=status]", name).await;
 }
 
-/// What the owner allows: a config and the data that it names.
-fn allow(headroom: &Path, folder: &Path) {
-    fs::create_dir(folder.join("config")).expect("a folder");
-    fs::write(folder.join("config/fox.py"), CONFIG).expect("a config");
-    fs::write(folder.join("fox.txt"), "The quick brown fox jumps over the lazy dog. ".repeat(40)).expect("a text");
-    let prepare = ["data", "prepare", "fox.txt", "--out", "data/fox"];
-    let prepared = Command::new(headroom).args(prepare).current_dir(folder).output().expect("headroom runs");
-    assert!(prepared.status.success(), "{prepared:?}");
+/// A token that may start and stop.
+pub fn control(headroom: &Path, server: &Server) -> String {
+    let mut add = Command::new(headroom);
+    add.args(["token", "add", "page", "--scope", "control"]).env("HEADROOM_DATA_DIR", server.folder());
+    let added = add.stdin(Stdio::null()).output().expect("headroom runs");
+    String::from_utf8(added.stdout).expect("text").trim().to_owned()
 }
 
 #[test]
 fn a_model_is_trained_from_the_page() {
     let test = "a_model_is_trained_from_the_page";
     let Some(means) = Means::of(test) else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    allow(&means.headroom, folder.path());
+    let grounds = Grounds::new(&means.headroom, &[("fox.py", CONFIG)]);
     let server = Server::start_with(&means.headroom, |command| {
-        command.arg("--train").arg(folder.path()).env_remove("JOURNAL_STREAM");
+        command.arg("--train").arg(grounds.path()).env_remove("JOURNAL_STREAM");
     });
-    let mut add = Command::new(&means.headroom);
-    add.args(["token", "add", "page", "--scope", "control"]).env("HEADROOM_DATA_DIR", server.folder());
-    let added = add.stdin(Stdio::null()).output().expect("headroom runs");
-    let token = String::from_utf8(added.stdout).expect("text").trim().to_owned();
+    let token = control(&means.headroom, &server);
     let address = format!("http://{}/", server.host());
     let socket = format!("ws://{}/", server.host());
     tell_of(test, &means, &address, &[socket], Some(server), async |page| {
@@ -79,7 +71,7 @@ fn a_model_is_trained_from_the_page() {
         page.script(&format!("localStorage.setItem('headroom.token', '{token}')")).await;
         go(page, "rig").await;
         until_state(page, "Live").await;
-        order(page, "red").await;
+        order(page, "fox.py", "cpu", "red").await;
         until_says(page, "[data-testid=run-name]", "red").await;
         until_says(page, "[data-testid=run-status]", "running").await;
         until(page, "its losses are drawn", "document.querySelector('.rig-chart__iterations')?.getAttribute('d')")
@@ -87,7 +79,7 @@ fn a_model_is_trained_from_the_page() {
         until_says(page, "[data-testid=facts]", "Learning rate").await;
         until_there(page, "[data-testid=beside-1]").await;
         // One process a device: the next one waits, and is taken out.
-        order(page, "blue").await;
+        order(page, "fox.py", "cpu", "blue").await;
         until_says(page, "[data-testid=queue]", "blue").await;
         page.click("[data-testid=queue] button").await;
         until(page, "nothing waits", "!document.querySelector('[data-testid=queue]')").await;

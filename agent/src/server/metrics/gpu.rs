@@ -6,11 +6,14 @@ use super::{
     Family, GPU_LABELS,
     Kind::{Counter, Gauge},
     labels_of,
-    text::{Value, hertz, ratio, real, whole},
+    text::{Value, hertz, ratio, real, seconds, whole},
 };
 
 /// Processes of a card at most, largest first: each is a series of its own for as long as Prometheus keeps them.
 pub(super) const PROCESSES_MAX: usize = 64;
+
+/// Labels of an error of a card.
+const FAULT_LABELS: &[&str] = &["gpu", "uuid", "name", "xid"];
 
 /// In the order of the text.
 pub const FAMILIES: &[Family] = &[
@@ -243,6 +246,21 @@ pub const FAMILIES: &[Family] = &[
                 }
             }
         },
+    },
+    Family {
+        name: "headroom_gpu_xid_errors_total",
+        kind: Counter,
+        help: "Errors of a card that the driver reported since the agent started, by NVIDIA's number; absent where there \
+               were none.",
+        labels: FAULT_LABELS,
+        collect: |at, samples| at.each_fault(samples, |fault| Value::Whole(fault.n)),
+    },
+    Family {
+        name: "headroom_gpu_xid_error_timestamp_seconds",
+        kind: Gauge,
+        help: "When the driver reported such an error last, in seconds since 1970.",
+        labels: FAULT_LABELS,
+        collect: |at, samples| at.each_fault(samples, |fault| seconds(fault.last_ms)),
     },
     Family {
         name: "headroom_gpu_processes",

@@ -118,6 +118,13 @@ fn a_lost_card_has_no_readings() {
 }
 
 #[test]
+fn errors_of_a_card_are_told_when_it_is_lost_by_them_too() {
+    let families = read(&Rig::whole());
+    assert_eq!(values(&families, "headroom_gpu_xid_errors_total", &["gpu", "xid"]), ["0 31 2", "2 79 1"]);
+    assert_eq!(values(&families, "headroom_gpu_xid_error_timestamp_seconds", &["xid"]).len(), 2);
+}
+
+#[test]
 fn old_readings_are_not_told_as_new_ones() {
     let mut rig = Rig::whole();
     rig.now_ms = NOW_MS + 60_000;

@@ -16,6 +16,8 @@ use thiserror::Error;
 use super::find::Version;
 use crate::cuda::{Card, driver};
 
+/// What the name of every file of algorithms begins with: whoever takes a run's folder away knows them by it.
+pub const PREFIX: &str = "cublaslt-";
 /// What a file may have at most: some hundred times what a run leaves.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -69,7 +71,7 @@ impl Key {
         let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let card: String = self.card.chars().take(64).map(word).collect();
         let Self { multiprocessors, driver, cublaslt, .. } = self;
-        format!("cublaslt-{card}-{multiprocessors}-{driver}-{cublaslt}.json")
+        format!("{PREFIX}{card}-{multiprocessors}-{driver}-{cublaslt}.json")
     }
 }
 
@@ -119,7 +121,7 @@ impl Kept {
         Ok(contents.algorithms)
     }
 
-    /// Writes it, whole or not at all, and makes its folder where there is none: a run that has its memory has none yet.
+    /// Writes it, whole or not at all, and makes its folder where a run has saved nothing yet.
     ///
     /// # Errors
     /// The folder cannot be made or written.
@@ -129,8 +131,8 @@ impl Kept {
         let text = serde_json::to_vec_pretty(&contents).map_err(|error| io(error.into()))?;
         // A name of this process's own: two may begin at once.
         let new = self.path.with_extension(format!("{}.new", std::process::id()));
-        let folder = self.path.parent().map_or(Ok(()), fs::create_dir_all);
-        let written = folder.and_then(|()| fs::write(&new, text)).and_then(|()| fs::rename(&new, &self.path));
+        let made = self.path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written = made.and_then(|()| fs::write(&new, text)).and_then(|()| fs::rename(&new, &self.path));
         written.map_err(|error| {
             // What is left of it is nobody's.
             let _: io::Result<()> = fs::remove_file(&new);

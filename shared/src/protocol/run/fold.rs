@@ -60,6 +60,7 @@ impl Run {
             | What::SettingsChanged
             | What::CardLost { .. }
             | What::CardBack { .. }
+            | What::CardFault { .. }
             | What::HistoryPaused { .. }
             | What::HistoryResumed
             | What::AgentStarted { .. }

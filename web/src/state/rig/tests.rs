@@ -234,11 +234,13 @@ fn what_happened_is_told_once() {
             (9000, What::CardBack { gpu: gpu() }),
             (9001, of_card(Alert::CardLost, true)),
             (9002, of_card(Alert::TemperatureAbove { celsius: 85 }, false)),
+            (9003, What::CardFault { gpu: gpu(), xid: 79 }),
         ],
         &[
             "0: GeForce RTX 4070 stopped answering",
             "0: GeForce RTX 4070 answers again",
             "0: GeForce RTX 4070: hotter than 85 °C",
+            "0: GeForce RTX 4070: the driver reports an error, Xid 79",
         ],
     );
     let status = |status| What::RunStatus { status, energy_joules: None };

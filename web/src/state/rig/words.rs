@@ -209,6 +209,7 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::SettingsChanged => t(text::RIG_SETTINGS_CHANGED).to_owned(),
         What::CardLost { gpu } => say(&text::rig_card_gone(card_name(rig, gpu))),
         What::CardBack { gpu } => say(&text::rig_card_back(card_name(rig, gpu))),
+        What::CardFault { gpu, xid } => say(&text::rig_card_fault(card_name(rig, gpu), xid.to_string())),
         What::HistoryPaused { reason } => say(&text::rig_history_paused(reason.as_str())),
         What::HistoryResumed => t(text::RIG_HISTORY_RESUMED).to_owned(),
         What::AgentStarted { version } => say(&text::rig_agent_started(version.as_str())),

@@ -10,7 +10,7 @@ use headroom_shared::protocol::{
     state::{DriverState, HistoryState, State},
 };
 
-use crate::server::metrics::Snapshot;
+use crate::server::{faults::Fault, metrics::Snapshot};
 
 const GIB: u64 = 1 << 30;
 pub const NOW_MS: u64 = 1_795_000_000_900;
@@ -25,6 +25,7 @@ pub struct Rig {
     pub state: State,
     pub runs: Vec<Run>,
     pub settings: Option<Settings>,
+    pub faults: Vec<Fault>,
     /// Whether anything was read.
     has_read: bool,
 }
@@ -39,6 +40,7 @@ impl Rig {
             slow: self.has_read.then_some(&self.slow),
             state: &self.state,
             runs: &self.runs,
+            faults: &self.faults,
             n_viewers: 3,
             settings: self.settings.as_ref(),
         }
@@ -50,7 +52,7 @@ impl Rig {
             driver: DriverState::NoLibrary,
             history: HistoryState::Paused { reason: "disk full".to_owned(), since_ms: NOW_MS },
         };
-        Self { gpus: vec![], runs: vec![], settings: None, has_read: false, state, ..Self::whole() }
+        Self { gpus: vec![], runs: vec![], faults: vec![], settings: None, has_read: false, state, ..Self::whole() }
     }
 
     /// Everything there is.
@@ -80,9 +82,14 @@ impl Rig {
             },
             runs: vec![run(), ended()],
             settings: Some(Settings { alerts: vec![], price_per_kwh: Some(0.36), currency: "€".to_owned() }),
+            faults: vec![fault(0, 31, 2), fault(2, 79, 1), Fault { gpu: "of no card".to_owned(), ..fault(0, 1, 1) }],
             has_read: true,
         }
     }
+}
+
+fn fault(index: u32, xid: u64, n: u64) -> Fault {
+    Fault { gpu: gpu(index, true).uuid, xid, n, last_ms: NOW_MS - 5000 }
 }
 
 fn missing<T>() -> Reading<T> {

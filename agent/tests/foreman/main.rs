@@ -4,6 +4,8 @@
 //! `HEADROOM_BIN` names a binary to test in place of this build's.
 #![cfg(unix)]
 
+mod card;
+
 use std::{
     ffi::OsString,
     fs,
@@ -75,7 +77,13 @@ impl Owner {
     }
 
     fn serve(&self) -> Agent<'_> {
+        self.serve_with(|_| {})
+    }
+
+    /// The same, with more said to the program before it starts.
+    fn serve_with(&self, prepare: impl FnOnce(&mut Command)) -> Agent<'_> {
         let mut command = headroom();
+        prepare(&mut command);
         command.args(["serve", "--listen", "127.0.0.1:0", "--train"]).arg(self.train.path());
         command.env("HEADROOM_DATA_DIR", self.history.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().expect("headroom runs");
@@ -276,6 +284,28 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     assert!(!out(&owner, &first).exists(), "its folder goes with it");
     assert_eq!(agent.asked("GET", &format!("/api/runs/{first}/checkpoint"), "", "").0, 404);
     assert!(out(&owner, &second).exists());
+}
+
+/// As the agent asks where the system has no signals; what a wish before left does not end it again.
+#[test]
+fn a_file_in_its_folder_asks_a_run_to_end() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    let id = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&id, "saved", is_saved);
+    let file = out(&owner, &id).join("stop");
+    fs::write(&file, "").expect("a file");
+    let stopped = agent.comes(&id, "stopped", has_ended(0));
+    let saved = stopped["checkpoint"]["iter"].as_u64();
+    assert!(saved >= Some(iter(&stopped)), "it saved what it had done: {stopped}");
+    agent.json("POST", &format!("/api/runs/{id}/resume"), &Value::Null, 202);
+    agent.comes(&id, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > saved);
+    assert!(!file.exists());
+    // Without finishing what it is at.
+    fs::write(&file, "now").expect("a file");
+    agent.comes(&id, "ended", has_ended(1));
+    assert_eq!(agent.asked("DELETE", &format!("/api/runs/{id}"), "", "").0, 204);
+    assert!(!out(&owner, &id).exists(), "its folder goes with it");
 }
 
 #[test]

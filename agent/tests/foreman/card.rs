@@ -1,0 +1,188 @@
+//! The same on a card, which is a scenario: one that faults, and one that others fill.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use headroom_fake_cuda::{Card, FaultAt, Scenario};
+use headroom_fake_nvml::{Course, Process, Stage};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Agent, DEADLINE, Owner, has_ended, is, is_saved, out};
+
+/// A model with heads that the kernels take.
+const MODEL: &str = "dataset = 'fox'\nn_layer = 1\nn_head = 2\nblock_size = 8\ndropout = 0.0\n\
+    gradient_accumulation_steps = 1\neval_iters = 1\nlearning_rate = 1e-2\nlog_interval = 1\n";
+const MIB: u64 = 1 << 20;
+
+/// A machine with a card, and an owner who lets it train.
+struct Rig {
+    owner: Owner,
+    drivers: TempDir,
+    nvml: Stage,
+    shown: headroom_fake_nvml::Scenario,
+}
+
+impl Rig {
+    /// Its card, of which another process has that much.
+    fn new(scenario: &Scenario) -> Self {
+        let drivers = tempfile::tempdir().expect("a folder");
+        let Card { uuid, others_bytes, .. } = scenario.cards[0].clone();
+        let mut shown = headroom_fake_nvml::Scenario::of_cards(1);
+        let card = &mut shown.cards[0];
+        (card.uuid, card.memory_used_bytes) = (uuid, Course::Stays(others_bytes as f64));
+        if others_bytes > 0 {
+            card.processes = vec![Process { pid: 1 << 30, memory_used_bytes: Some(others_bytes), graphics: false }];
+        }
+        let nvml = Stage::new(&drivers.path().join("nvml"), &[], &shown).expect("a stage");
+        let rig = Self { owner: Owner::new(), drivers, nvml, shown };
+        rig.play(scenario);
+        rig
+    }
+
+    fn play(&self, scenario: &Scenario) {
+        scenario.play(self.drivers.path()).expect("the library was built");
+    }
+
+    fn config(&self, name: &str, more: &str) {
+        let path = self.owner.train.path().join("config").join(name);
+        fs::write(path, format!("{MODEL}{more}")).expect("a config");
+    }
+
+    /// The agent, with the driver's library as the one of products too, or none.
+    fn serve(&self, variables: &[(&str, &str)]) -> Agent<'_> {
+        let agent = self.owner.serve_with(|command| {
+            let library = headroom_fake_cuda::library().expect("it was built");
+            command.env("HEADROOM_CUDA", &library).env("HEADROOM_CUBLASLT", &library);
+            command.env(headroom_fake_cuda::VARIABLE, self.drivers.path().join("scenario.json"));
+            command.env("HEADROOM_NVML", self.nvml.library()).envs(variables.iter().copied());
+        });
+        // Cards are found while it answers already.
+        crate::eventually("the card", || {
+            let training = agent.json("GET", "/api/training", &Value::Null, 200);
+            (training["devices"][0] == json!({ "name": "cuda:0", "label": "NVIDIA GeForce RTX 4070" })).then_some(())
+        });
+        agent
+    }
+}
+
+/// Words that its explanation has to have.
+#[track_caller]
+fn explained(run: &Value, words: &[&str]) {
+    let why = run["explanation"].as_str().unwrap_or_default();
+    for word in words {
+        assert!(why.contains(word), "{word:?} is not in {why:?}: {run}");
+    }
+}
+
+#[test]
+fn a_card_that_faults_takes_its_run_along_and_nobody_else() {
+    let small = "n_embd = 16\nbatch_size = 2\n";
+    // Some forty launches make an iteration: the long run meets the fault, the brief one ends before.
+    let fault = Some(FaultAt { launch: 2000, code: 700 });
+    let faulty = Scenario { fault, ..Scenario::default() };
+    let rig = Rig::new(&faulty);
+    rig.config("long.py", &format!("{small}max_iters = 100000000\neval_interval = 5\nalways_save_checkpoint = True\n"));
+    rig.config("brief.py", &format!("{small}max_iters = 1\neval_interval = 1\n"));
+    let mut agent = rig.serve(&[("HEADROOM_CUBLASLT", "off")]);
+    let first = agent.order(&json!({ "config": "long.py", "device": "cuda:0" }));
+    let next = agent.order(&json!({ "config": "brief.py", "device": "cuda:0" }));
+    let faulted = agent.comes(&first, "explained", |run| run["explanation"].is_string());
+    let words = ["could not be computed: ", "CUDA_ERROR_ILLEGAL_ADDRESS", "the newest being ", "HEADROOM_CUDA_SYNC=1"];
+    explained(&faulted, &words);
+    let faulted = agent.comes(&first, "failed", has_ended(1));
+    let saved = faulted["checkpoint"]["iter"].as_u64();
+    assert!(saved > Some(0), "what it saved is there: {faulted}");
+    agent.comes(&next, "done", has_ended(0));
+    assert!(agent.process.try_wait().expect("it is ours").is_none(), "the agent lives");
+
+    // Where every kernel is waited for it is known which one did it.
+    drop(agent);
+    let agent = rig.serve(&[("HEADROOM_CUBLASLT", "off"), ("HEADROOM_CUDA_SYNC", "1")]);
+    agent.json("POST", &format!("/api/runs/{first}/resume"), &Value::Null, 202);
+    let faulted = agent.comes(&first, "explained", |run| run["explanation"].is_string() && has_ended(1)(run));
+    explained(&faulted, &["CUDA_ERROR_ILLEGAL_ADDRESS", "the kernel ", " did it"]);
+
+    // A card that is well again goes on from the checkpoint.
+    rig.play(&Scenario::default());
+    let saved = faulted["checkpoint"]["iter"].as_u64();
+    agent.json("POST", &format!("/api/runs/{first}/resume"), &Value::Null, 202);
+    agent.comes(&first, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > saved);
+    agent.stop(&first);
+    agent.comes(&first, "stopped", has_ended(0));
+}
+
+#[test]
+fn a_run_that_a_full_card_has_no_room_for_says_who_fills_it_and_the_next_has_its_turn() {
+    let card = Card { total_bytes: 1536 * MIB, others_bytes: 960 * MIB, ..Card::default() };
+    let rig = Rig::new(&Scenario { cards: vec![card], ..Scenario::default() });
+    rig.config("large.py", "n_embd = 256\nbatch_size = 4000\nmax_iters = 1\n");
+    rig.config("small.py", "n_embd = 16\nbatch_size = 2\nmax_iters = 2\neval_interval = 1\n");
+    let agent = rig.serve(&[]);
+    let large = agent.order(&json!({ "config": "large.py", "device": "cuda:0" }));
+    let small = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
+    let refused = agent.comes(&large, "refused", has_ended(1));
+    let words = ["the run takes", "are missing", "process 1073741824 with 960 MiB", "hint: --batch_size="];
+    explained(&refused, &words);
+    assert!(refused["last"].is_null() && refused["checkpoint"].is_null(), "nothing was begun: {refused}");
+    assert!(!out(&rig.owner, &large).join("ckpt.safetensors").exists());
+    let done = agent.comes(&small, "done", has_ended(0));
+    assert_eq!(done["plan"]["is_builtin"], true, "{done}");
+
+    // What products were computed with is kept beside the checkpoint, and goes with the run.
+    let files = fs::read_dir(out(&rig.owner, &small)).expect("a folder");
+    let names: Vec<_> = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("cublaslt-")), "{names:?}");
+    assert_eq!(agent.asked("DELETE", &format!("/api/runs/{small}"), "", "").0, 204);
+    assert!(!out(&rig.owner, &small).exists(), "its folder goes with it");
+
+    // Where not even a context has room, the run ends with that, and the queue is empty.
+    rig.play(&Scenario {
+        cards: vec![Card { total_bytes: 1536 * MIB, others_bytes: 1500 * MIB, ..Card::default() }],
+        ..Scenario::default()
+    });
+    let none = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
+    let refused = agent.comes(&none, "refused", is("exited"));
+    explained(&refused, &["has no room for another process", "process 1073741824 with 960 MiB"]);
+}
+
+/// Nobody trains on it.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_of_a_card_is_an_event_of_its_own_and_counted() {
+    let rig = Rig::new(&Scenario::default());
+    let mut shown = rig.shown.clone();
+    let agent = rig.serve(&[]);
+    let counted = || {
+        let (_, text) = agent.asked("GET", "/metrics", "", "");
+        let text = String::from_utf8(text).expect("text");
+        let of = |name: &str| {
+            let line =
+                text.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains("xid=\"31\""))?;
+            line.rsplit_once(' ')?.1.parse::<f64>().ok()
+        };
+        of("headroom_gpu_xid_errors_total").zip(of("headroom_gpu_xid_error_timestamp_seconds"))
+    };
+    // What comes before the driver is listened to is told to nobody, so it comes again.
+    let start = Instant::now();
+    let (n, last_s) = loop {
+        if let Some(found) = counted() {
+            break found;
+        }
+        assert!(start.elapsed() < DEADLINE, "it is not counted");
+        shown.cards[0].xids.push((0.0, 31));
+        rig.nvml.play(&shown).expect("the folder is there");
+        thread::sleep(Duration::from_millis(500));
+    };
+    assert!(n >= 1.0 && last_s > 1.7e9, "{n} at {last_s}");
+    let file = rig.owner.history.path().join("history.sqlite");
+    let event = crate::eventually("the event", || {
+        let history = rusqlite::Connection::open(&file).expect("the file");
+        let sql = "SELECT what FROM events WHERE what LIKE '{\"kind\":\"card_fault\"%'";
+        history.query_row(sql, [], |row| row.get::<_, String>(0)).ok()
+    });
+    let event: Value = serde_json::from_str(&event).expect("JSON");
+    assert_eq!(event, json!({ "kind": "card_fault", "gpu": Card::default().uuid, "xid": 31 }));
+}
