@@ -56,11 +56,12 @@ pub struct Alerts {
 }
 
 impl Alerts {
-    /// Goes on by these rules from what history has: alerts that are on, newest first, and runs. What is on and still
-    /// holds does not go off again; what is known to be over is, and nothing is over as nothing is known yet.
-    pub fn restore(&mut self, rules: &[Alert], fired: &[Fired], runs: &[Run], now_ms: u64) -> Vec<Raised> {
-        let is_on = |run: &&Run| !run.status.has_ended() && run.status != RunStatus::Queued;
-        runs.iter().filter(is_on).for_each(|run| self.runs.progress(&run.id, now_ms));
+    /// Goes on by these rules from what history has: alerts that are on, newest first, and runs, each with when it last made
+    /// progress: that the agent was away is none. What is on and still holds does not go off again; what is known to be
+    /// over is, and nothing is over as nothing is known yet.
+    pub fn restore(&mut self, rules: &[Alert], fired: &[Fired], runs: &[(Run, u64)]) -> Vec<Raised> {
+        let is_on = |(run, _): &&(Run, u64)| !run.status.has_ended() && run.status != RunStatus::Queued;
+        runs.iter().filter(is_on).for_each(|(run, progress_ms)| self.runs.progress(&run.id, *progress_ms));
         let lost_now = self.lost.clone();
         self.rules = distinct(rules);
         let mut raised = Vec::new();
@@ -193,7 +194,7 @@ impl Alerts {
                 let level = level_of(&mut self.levels, alert, &gpu.uuid);
                 let gpu = || Some(gpu.uuid.clone());
                 let what = match level.step(value, bound, margin, telemetry.time_ms) {
-                    Some(Edge::On) => What::Alert { alert, gpu: gpu(), value: Some(value) },
+                    Some(Edge::On) => What::Alert { alert, gpu: gpu(), value: Some(value), status: None },
                     Some(Edge::Over) => What::AlertOver { alert, gpu: gpu() },
                     None => continue,
                 };
@@ -240,7 +241,7 @@ fn level_of<'a>(levels: &'a mut Vec<(Alert, String, Level)>, alert: Alert, uuid:
 }
 
 fn card_lost(uuid: String) -> Raised {
-    Raised { run: None, what: What::Alert { alert: Alert::CardLost, gpu: Some(uuid), value: None } }
+    Raised { run: None, what: What::Alert { alert: Alert::CardLost, gpu: Some(uuid), value: None, status: None } }
 }
 
 fn over_of_card(alert: Alert, uuid: String) -> Raised {

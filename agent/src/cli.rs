@@ -17,6 +17,7 @@ mod print;
 mod runs;
 mod sample;
 mod serve;
+mod set_aside;
 mod style;
 mod token;
 mod train;

@@ -59,7 +59,7 @@ struct Tellers {
 }
 
 impl Rig {
-    /// Opens the history of a folder and begins to read cards.
+    /// Opens the history of a folder and begins to read cards. `say` is told what happens, for who reads no page.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -69,6 +69,7 @@ impl Rig {
         name: &str,
         webhook: Option<Webhook>,
         train: Option<&Path>,
+        say: impl Fn(&What) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let (bell, rung) = Bell::new();
         let tellers = Tellers::new(bell.clone());
@@ -77,7 +78,10 @@ impl Rig {
         let told = tellers.clone();
         let store = Store::open(folder, keep, move |what| match what {
             Told::State(state) => told.hub.history(state),
-            Told::Event(event) => told.event(event),
+            Told::Event(event) => {
+                say(&event.what);
+                told.event(event);
+            }
         })?;
         if let Ok(runs) = store.runs(RUNS_MAX) {
             *tellers.owners() = Owners::new(&runs);

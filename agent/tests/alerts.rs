@@ -5,8 +5,9 @@
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -36,16 +37,43 @@ struct Agent {
 
 impl Agent {
     fn start(folder: &TempDir, stage: &Stage, token: &str) -> Self {
+        Self::start_with(folder, stage, token, &[])
+    }
+
+    fn start_with(folder: &TempDir, stage: &Stage, token: &str, variables: &[(&str, &str)]) -> Self {
         let mut command = headroom(folder, stage, &["serve", "--listen", "127.0.0.1:0"]);
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("headroom runs");
+        let mut process =
+            command.envs(variables.iter().copied()).stdout(Stdio::piped()).spawn().expect("headroom runs");
         let mut link = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut link).expect("a link");
         let host = link.trim_end().split('/').nth(2).unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
         Self { process, host, token: token.to_owned() }
     }
 
+    /// Sets rules as soon as the file is there, a moment after the start.
+    fn set_rules(&self, rules: &Value) {
+        let start = Instant::now();
+        while self.set("If-Match: *\r\n", rules).0 != 200 {
+            assert!(start.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What is answered, whole.
+    fn text(&self, path: &str) -> String {
+        self.answer("GET", path, "", "")
+    }
+
     /// Status, ETag and body.
     fn ask(&self, method: &str, path: &str, line: &str, body: &str) -> (u16, String, Value) {
+        let answer = self.answer(method, path, line, body);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default().to_owned();
+        (status, tag, serde_json::from_str(body).unwrap_or_default())
+    }
+
+    fn answer(&self, method: &str, path: &str, line: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.host).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         let request = format!(
@@ -58,10 +86,7 @@ impl Agent {
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default().to_owned();
-        (status, tag, serde_json::from_str(body).unwrap_or_default())
+        answer
     }
 
     fn set(&self, condition: &str, settings: &Value) -> (u16, Value) {
@@ -123,12 +148,7 @@ fn what_is_on_stays_on_over_a_kill_until_it_is_over_or_dismissed() {
     let token = token(&folder, &stage);
     let agent = Agent::start(&folder, &stage, &token);
     let rules = json!({ "alerts": [{ "on": "temperature_above", "celsius": 85 }, { "on": "run_failed" }] });
-    // The file is there soon after the start.
-    let start = Instant::now();
-    while agent.set("If-Match: *\r\n", &rules).0 != 200 {
-        assert!(start.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(50));
-    }
+    agent.set_rules(&rules);
     agent.until("it is hot", |alerts| alerts.len() == 1);
     assert!(!headroom(&folder, &stage, &["watch", "--", "sh", "-c", "exit 3"]).status().expect("it runs").success());
     // What is on a moment before it is written has no number yet.
@@ -151,6 +171,111 @@ fn what_is_on_stays_on_over_a_kill_until_it_is_over_or_dismissed() {
     let agent = Agent::start(&folder, &stage, &token);
     thread::sleep(WOULD_GO_OFF);
     assert_eq!((agent.alerts(), n_raised(&folder)), (vec![], 2));
+}
+
+/// What HTTP servers are asked: the body of the first POST that says something.
+fn posted(listener: &TcpListener, words: &str) -> Value {
+    let (told, heard) = mpsc::channel();
+    let listener = listener.try_clone().expect("a socket");
+    let awaited = words.to_owned();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.expect("a connection"));
+            let (mut line, mut n_bytes) = (String::new(), 0);
+            while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
+                let length = line.to_ascii_lowercase().strip_prefix("content-length: ").map(|n| n.trim().parse());
+                n_bytes = length.map_or(n_bytes, |n| n.expect("a number"));
+                line.clear();
+            }
+            let mut body = vec![0; n_bytes];
+            reader.read_exact(&mut body).expect("a body");
+            let _ = reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+            let body: Value = serde_json::from_slice(&body).expect("JSON");
+            if body["text"].as_str().is_some_and(|text| text.contains(&awaited)) {
+                let _ = told.send(body);
+                return;
+            }
+        }
+    });
+    heard.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nobody posts that it {words:?}"))
+}
+
+/// As PyTorch's end of one rank of several, whose launcher ends with 1.
+const ONE_RANK: &str = "echo 'iter 3: loss 2.5, time 10.00ms, mfu 1.00%'
+echo '[rank1]: Traceback (most recent call last):
+[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 1 has a total capacity of 11.69 GiB of \
+which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. Of the allocated memory 6.78 GiB \
+is allocated by PyTorch, and 39.14 MiB is reserved by PyTorch but unallocated.
+W1122 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 71 closing signal SIGTERM
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED' >&2
+exit 1";
+
+#[test]
+fn a_run_out_of_memory_is_told_so_by_everything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stage = Stage::new(folder.path(), &[], &hot(40.0)).expect("a stage");
+    let token = token(&folder, &stage);
+    let receiver = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let webhook = format!("http://{}/hook", receiver.local_addr().expect("an address"));
+    let agent = Agent::start_with(&folder, &stage, &token, &[("HEADROOM_WEBHOOK", &webhook)]);
+    agent.set_rules(&json!({ "alerts": [{ "on": "run_failed" }] }));
+    let watch = |name: &str, script: &str| {
+        headroom(&folder, &stage, &["watch", "--name", name, "--", "sh", "-c", script]).stdout(Stdio::null()).status()
+    };
+    assert_eq!(watch("ranks", ONE_RANK).expect("it runs").code(), Some(1));
+    let sent = posted(&receiver, "ranks");
+    assert!(sent["text"].as_str().is_some_and(|text| text.ends_with(": ranks ran out of GPU memory")), "{sent}");
+    assert_eq!(sent["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
+    // One that caught the error, and went on to its end, did not die of it.
+    let caught = ONE_RANK.replace("exit 1", "exit 0");
+    assert_eq!(watch("caught", &caught).expect("it runs").code(), Some(0));
+    let listed = headroom(&folder, &stage, &["runs"]).output().expect("headroom runs");
+    let listed = String::from_utf8(listed.stdout).expect("text");
+    let of = |name: &str| listed.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(of("ranks").contains("ran out of GPU memory"), "{listed}");
+    assert!(of("caught").contains("done") && !of("caught").contains("memory"), "{listed}");
+    let start = Instant::now();
+    let metrics = loop {
+        let metrics = agent.text("/metrics");
+        if metrics.contains("name=\"caught\",status=\"succeeded\"} 1") {
+            break metrics;
+        }
+        assert!(start.elapsed() < PATIENCE, "{metrics}");
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(metrics.contains("name=\"ranks\",status=\"out_of_gpu_memory\"} 1"), "{metrics}");
+    assert!(metrics.contains("name=\"ranks\",status=\"failed\"} 0"), "{metrics}");
+}
+
+#[test]
+fn a_restart_of_the_agent_does_not_reset_the_clock_of_a_run_that_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stage = Stage::new(folder.path(), &[], &hot(40.0)).expect("a stage");
+    let token = token(&folder, &stage);
+    let agent = Agent::start(&folder, &stage, &token);
+    agent.set_rules(&json!({ "alerts": [{ "on": "no_progress", "minutes": 30 }] }));
+    let script = "echo 'iter 3: loss 2.5, time 10.00ms, mfu 1.00%'; read line";
+    let mut watch = headroom(&folder, &stage, &["watch", "--stall-minutes", "0", "--", "sh", "-c", script]);
+    let mut watch = watch.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("headroom runs");
+    let path = folder.path().join("history.sqlite");
+    let history = rusqlite::Connection::open(path).expect("the file");
+    history.busy_timeout(PATIENCE).expect("a time");
+    let sql = "SELECT count(*) FROM events WHERE what LIKE '{\"kind\":\"run_iteration\"%'";
+    let start = Instant::now();
+    while history.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("events") == 0 {
+        assert!(start.elapsed() < PATIENCE, "no iteration is kept");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(agent.alerts(), [], "it has just printed one");
+    drop(agent);
+    // An hour passes while the agent is away, and the run hangs.
+    history.execute("UPDATE events SET time_ms = time_ms - 3600000 WHERE run IS NOT NULL", []).expect("an hour");
+    let agent = Agent::start(&folder, &stage, &token);
+    let on = agent.until("it hung for an hour", |alerts| alerts.len() == 1);
+    assert_eq!(on[0].0, "no_progress");
+    drop(watch.stdin.take());
+    watch.wait().expect("it ends");
 }
 
 #[test]

@@ -4,8 +4,13 @@
 //! `HEADROOM_BIN` names a binary to test in place of this build's. `INSTA_UPDATE=always` writes the snapshots anew.
 
 use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use insta::assert_snapshot;
@@ -13,6 +18,8 @@ use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// What anything here takes at most, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// 2026-11-18 00:00 UTC.
 const START_MS: i64 = 1_794_960_000_000;
 const DONE: &str = "3f2a000000000001";
@@ -174,7 +181,10 @@ fn one_run() {
     let rig = Rig::new();
     assert_snapshot!("runs_show", text(&rig.exits(&["show", "3f2a"], 0).stdout));
     let shown = rig.exits(&["show", "3f2b"], 0).stdout;
-    assert!(text(&shown).contains("\nstatus   out of memory\n") && text(&shown).contains("Tried to allocate 2.00 GiB"));
+    assert!(
+        text(&shown).contains("\nstatus   ran out of GPU memory\n")
+            && text(&shown).contains("Tried to allocate 2.00 GiB")
+    );
     let json = rig.json(&["show", DONE, "--json"]);
     assert_eq!((&json["schema"], &json["run"]["last"]["loss"]), (&1.into(), &0.8154.into()));
 }
@@ -191,7 +201,7 @@ fn a_runs_losses_for_other_programs() {
     assert_eq!(json["evaluations"][0]["train_loss"], 4.2874);
     let out = rig.exits(&["export", "3f2a", "--out", "losses.csv"], 0).stdout;
     assert_eq!(text(&out), "losses.csv\n");
-    let written = std::fs::read(rig.path("losses.csv")).expect("the file");
+    let written = fs::read(rig.path("losses.csv")).expect("the file");
     assert_eq!(written, rig.exits(&["export", "3f2a"], 0).stdout);
 }
 
@@ -233,13 +243,13 @@ fn a_copy_is_a_history_of_its_own() {
     let rig = Rig::new();
     let copied = rig.exits(&["backup", "copy.sqlite"], 0);
     assert_eq!(text(&copied.stdout), "copy.sqlite\n");
-    let names: Vec<_> = std::fs::read_dir(rig.folder.path())
+    let names: Vec<_> = fs::read_dir(rig.folder.path())
         .expect("the folder")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
     assert!(names.iter().all(|name| !name.to_string_lossy().contains("copy.sqlite.")), "{names:?}");
     let place = tempfile::tempdir().expect("a folder");
-    std::fs::rename(rig.path("copy.sqlite"), place.path().join("history.sqlite")).expect("put in its place");
+    fs::rename(rig.path("copy.sqlite"), place.path().join("history.sqlite")).expect("put in its place");
     let folder = place.path().to_str().expect("text");
     assert_eq!(rig.json(&["--json", "--data-dir", folder]), rig.json(&["--json"]));
     rig.exits(&["backup", "copy.sqlite"], 0);
@@ -298,7 +308,7 @@ fn a_folder_where_nothing_was_kept() {
     assert_eq!(rig.json(&["--json", "--data-dir", folder])["runs"], Value::Array(vec![]));
     let nothing = rig.refused(&["backup", "copy", "--data-dir", folder], 1);
     assert_eq!(nothing, "headroom: nothing was kept in this folder yet\n");
-    assert_eq!(std::fs::read_dir(empty.path()).expect("the folder").count(), 0, "asking begins no file");
+    assert_eq!(fs::read_dir(empty.path()).expect("the folder").count(), 0, "asking begins no file");
 }
 
 #[test]
@@ -354,10 +364,71 @@ fn a_history_of_a_later_version_is_left_alone() {
     let connection = Connection::open(rig.path("history.sqlite")).expect("the file");
     connection.pragma_update(None, "user_version", 99).expect("a version");
     drop(connection);
-    let before = std::fs::read(rig.path("history.sqlite")).expect("the file");
+    let before = fs::read(rig.path("history.sqlite")).expect("the file");
     for args in [&[][..], &["show", "3f2a"], &["delete", "3f2a"], &["backup", "copy"]] {
         let said = rig.refused(args, 1);
         assert!(said.starts_with("headroom: history cannot be used: a newer headroom wrote it"), "{said}");
     }
-    assert!(std::fs::read(rig.path("history.sqlite")).expect("the file") == before, "it was changed");
+    assert!(fs::read(rig.path("history.sqlite")).expect("the file") == before, "it was changed");
+}
+
+/// The first line of a program's standard error that says something.
+fn said(stderr: impl Read + Send + 'static, words: &'static str) -> String {
+    let (told, heard) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let _ = told.send(line);
+        }
+    });
+    let start = Instant::now();
+    loop {
+        let left = PATIENCE.saturating_sub(start.elapsed());
+        let line = heard.recv_timeout(left).unwrap_or_else(|_| panic!("nobody says {words:?}"));
+        if line.contains(words) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn a_damaged_history_is_said_where_one_looks_and_what_can_be_read_stays() {
+    let rig = Rig::new();
+    let path = rig.folder.path().join("history.sqlite");
+    let connection = Connection::open(&path).expect("the file");
+    let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'samples_1min'";
+    let root: u32 = connection.query_row(sql, [], |row| row.get(0)).expect("a table");
+    drop(connection);
+    let mut file = fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    file.seek(SeekFrom::Start(u64::from(root - 1) * 4096)).expect("a place");
+    file.write_all(&[0xAA; 4096]).expect("space");
+    drop(file);
+    let refused = rig.refused(&["export", "--gpu", "0"], 1);
+    assert!(refused.contains("the file is damaged") && refused.contains("hint: `headroom serve`"), "{refused}");
+    let program = rig.command(&[]).get_program().to_owned();
+    let mut serve = Command::new(program)
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .env("HEADROOM_DATA_DIR", rig.folder.path())
+        .env("HEADROOM_NVML", rig.folder.path().join("none"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("headroom runs");
+    let line = said(serve.stderr.take().expect("piped"), "was damaged");
+    serve.kill().expect("it is there");
+    serve.wait().expect("it ends");
+    let name = line.rsplit(' ').next().expect("a name");
+    assert!(name.starts_with("history.damaged-") && rig.folder.path().join(name).exists(), "{line}");
+    let listed = rig.exits(&["--json"], 0);
+    let runs: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(3), "{runs}");
+    let note = text(&listed.stderr);
+    for part in [name, "3 runs, the alert settings and the price per kWh", "lost with it: its telemetry"] {
+        assert!(note.contains(part), "{part}: {note}");
+    }
+    let shown = rig.exits(&["show", DONE], 0);
+    assert!(text(&shown.stdout).contains("0.12 €"), "by the price that was set: {}", text(&shown.stdout));
+    let exported = rig.exits(&["export", DONE], 0);
+    assert!(text(&exported.stdout).contains("iteration,1794960000400,10,"), "{}", text(&exported.stdout));
+    assert!(text(&exported.stderr).contains(name));
 }

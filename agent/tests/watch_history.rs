@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use headroom_fake_nvml::{Process, Scenario, Stage};
+use headroom_fake_nvml::{Process, Scenario, Stage, code};
 use headroom_shared::protocol::{
     event::What,
-    run::{Figure, Run, RunStatus},
+    run::{Cause, Figure, Run, RunStatus},
 };
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
@@ -78,7 +78,7 @@ fn a_recorded_run_is_kept() {
     let status = watch(&history, None, &["--name", "mine"], &["cat", &log()]).stdout(Stdio::null()).status();
     assert!(status.expect("headroom runs").success());
     let [run] = &runs(&history)[..] else { panic!("one run") };
-    assert_eq!((&run.name[..], run.status), ("mine", RunStatus::Exited { code: 0 }));
+    assert_eq!((&run.name[..], run.status), ("mine", RunStatus::exited(0)));
     assert_eq!(run.command, ["cat", &log()]);
     assert_eq!((run.parameters_millions, run.max_iters), (Some(7.23), Some(40)));
     assert!(run.config.as_ref().is_some_and(|config| config.contains("Overriding: n_layer = 4")));
@@ -101,7 +101,7 @@ fn killed_at_every_stage_it_is_kept_as_far_as_it_came() {
         let status = watch(&history, None, &[], &["sh", "-c", &script]).stdout(Stdio::null()).status();
         assert_eq!(status.expect("headroom runs").code(), None, "{n}");
         let [run] = &runs(&history)[..] else { panic!("one run") };
-        assert_eq!(run.status, RunStatus::Killed { signal: 9 }, "{n}");
+        assert_eq!(run.status, RunStatus::killed(9), "{n}");
         assert_eq!(run.config.is_some(), has_config, "{n}");
         // The last whose time was printed whole.
         let printed = whole[..n].lines().rfind(|line| line.starts_with("iter ") && line.contains("ms"));
@@ -226,7 +226,10 @@ fn a_run_that_is_started_again_names_the_next() {
     assert!(status.expect("headroom runs").success());
     let [first, second] = &runs(&history)[..] else { panic!("two runs: {:?}", runs(&history)) };
     assert!(first.oom.as_ref().is_some_and(|message| message.contains("Tried to allocate 6.14 GiB")), "{first:?}");
-    assert_eq!([first.status, second.status], [RunStatus::Exited { code: 1 }, RunStatus::Exited { code: 0 }]);
+    assert_eq!(
+        [first.status, second.status],
+        [RunStatus::exited(1).because(Some(Cause::OutOfGpuMemory)), RunStatus::exited(0)]
+    );
     assert_eq!(second.oom, None);
     // What it means is there in each language, with the figures as that writes them.
     let diagnosis = first.diagnosis.as_ref().expect("a diagnosis");
@@ -277,9 +280,43 @@ fn an_error_of_its_card_explains_a_run_s_end() {
     std::fs::write(&go, "").expect("a file");
     assert_eq!(child.wait().expect("it ends").code(), Some(3));
     let run = runs(&history).remove(0);
-    assert_eq!(run.status, RunStatus::Exited { code: 3 });
+    assert!(run.energy_joules.is_some_and(|joules| joules > 0.0), "{run:?}");
+    assert_eq!(run.status, RunStatus::exited(3).because(Some(Cause::CardError)));
     assert!(run.explanation.is_some_and(|why| why.contains("Xid 79") && why.contains("fallen off the bus")));
     assert!(events(&history).iter().any(|what| matches!(what, What::RunExplained { xid: Some(79), .. })));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_whose_card_is_found_late_has_memory_and_energy_since_then() {
+    let history = folder();
+    // The driver is not loaded yet as the run begins.
+    let mut scenario = Scenario { init: code::DRIVER_NOT_LOADED, ..Scenario::of_cards(1) };
+    let stage = Stage::new(&history.path().join("driver"), &[], &scenario).expect("a stage");
+    let script = "echo $$; read line";
+    let mut watch = watch(&history, Some(&stage), &[], &["sh", "-c", script]);
+    let mut child = watch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its number");
+    let pid: u32 = line.trim().parse().expect("a number");
+    eventually("a run", || runs(&history).len() == 1);
+    assert!(runs(&history)[0].gpus.is_empty(), "there is no card");
+    // The driver comes; then the process is on the card; then it takes more.
+    scenario.init = code::SUCCESS;
+    for n_gib in 0..=4 {
+        if n_gib > 0 {
+            scenario.cards[0].processes = vec![Process { pid, memory_used_bytes: Some(n_gib * GIB), graphics: false }];
+        }
+        stage.play(&scenario).expect("it is written");
+        let peak = || runs(&history)[0].gpu_memory_peak_bytes;
+        eventually("the memory", || n_gib == 0 || peak() == Some(n_gib * GIB));
+    }
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(1), "what reads meets the end");
+    let run = runs(&history).remove(0);
+    assert_eq!((run.gpus.len(), run.gpu_memory_peak_bytes), (1, Some(4 * GIB)));
+    assert!(run.energy_joules.is_some_and(|joules| joules > 0.0), "{run:?}");
+    assert!(run.gpu_since_ms.is_some_and(|since_ms| since_ms > run.started_ms), "{run:?}");
 }
 
 #[test]

@@ -77,17 +77,7 @@ impl Runs {
     /// Takes what happened to a run.
     pub fn event(&mut self, rules: &[Alert], run: &str, event: &Event) -> Vec<Raised> {
         match &event.what {
-            // One that waits makes no progress, and need not.
-            What::RunStarted { run } if run.status == RunStatus::Queued => vec![],
-            What::RunStarted { .. }
-            | What::RunConfig { .. }
-            | What::RunParameters { .. }
-            | What::RunIteration(_)
-            | What::RunEvaluation(_)
-            | What::RunCheckpoint { .. }
-            | What::RunSaved { .. }
-            | What::RunResumed { .. }
-            | What::RunStatus { status: RunStatus::Running, .. } => {
+            what if what.is_progress() => {
                 self.progress(run, event.time_ms);
                 let mut on = self.courses.get_mut(run).map(|course| std::mem::take(&mut course.on)).unwrap_or_default();
                 // It was taken for lost, and is there.
@@ -100,8 +90,8 @@ impl Runs {
                 let on = self.courses.remove(run).map(|course| course.on).unwrap_or_default();
                 let mut raised = over(run, on);
                 if has_failed(*status) && rules.contains(&Alert::RunFailed) {
-                    let value = if let RunStatus::Exited { code } = status { Some(f64::from(*code)) } else { None };
-                    let what = What::Alert { alert: Alert::RunFailed, gpu: None, value };
+                    let value = if let RunStatus::Exited { code, .. } = status { Some(f64::from(*code)) } else { None };
+                    let what = What::Alert { alert: Alert::RunFailed, gpu: None, value, status: Some(*status) };
                     raised.push(Raised { run: Some(run.to_owned()), what });
                     self.has_failed(run);
                 }
@@ -132,7 +122,10 @@ impl Runs {
                 if quiet_ms >= minutes.max(1).saturating_mul(MINUTE_MS) && !course.on.contains(&alert) {
                     course.on.push(alert);
                     let value = Some((quiet_ms / MINUTE_MS) as f64);
-                    raised.push(Raised { run: Some(run.clone()), what: What::Alert { alert, gpu: None, value } });
+                    raised.push(Raised {
+                        run: Some(run.clone()),
+                        what: What::Alert { alert, gpu: None, value, status: None },
+                    });
                 }
             }
         }
@@ -165,9 +158,13 @@ fn over(run: &str, on: Vec<Alert>) -> Vec<Raised> {
 /// give their statuses as 128 and the signal. Of a run whose watcher is gone nothing is known.
 fn has_failed(status: RunStatus) -> bool {
     const ASKED: [i32; 3] = [1, 2, 15];
+    // Whoever ends what is left of a run that ran out of memory ends one that had failed.
+    if status.cause().is_some() {
+        return true;
+    }
     match status {
-        RunStatus::Exited { code } => code != 0 && !ASKED.contains(&(code - 128)),
-        RunStatus::Killed { signal } => !ASKED.contains(&signal),
+        RunStatus::Exited { code, .. } => code != 0 && !ASKED.contains(&(code - 128)),
+        RunStatus::Killed { signal, .. } => !ASKED.contains(&signal),
         // Its watcher was killed, as by the kernel where memory is short, or the machine went down.
         RunStatus::Lost => true,
         RunStatus::Running | RunStatus::Queued | RunStatus::Stalled { .. } => false,

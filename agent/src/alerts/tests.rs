@@ -8,7 +8,7 @@ use headroom_shared::protocol::{
     event::{Event, What},
     gpu::{Gpu, Sample},
     reading::{Reading, Why},
-    run::{Iteration, Run, RunStatus},
+    run::{Cause, Iteration, Run, RunStatus},
 };
 
 use super::{Alerts, Observed, Raised};
@@ -66,7 +66,8 @@ fn alerts(rules: &[Alert]) -> Alerts {
 /// Of an agent that was started again, with what it says at once.
 fn restored(rules: &[Alert], fired: &[Fired], runs: &[Run]) -> (Alerts, Vec<Raised>) {
     let mut alerts = Alerts::default();
-    let mut raised = alerts.restore(rules, fired, runs, 0);
+    let runs: Vec<(Run, u64)> = runs.iter().map(|run| (run.clone(), 0)).collect();
+    let mut raised = alerts.restore(rules, fired, &runs);
     raised.extend(alerts.observe(&Observed::Inventory(vec![gpu(0), gpu(1)])));
     (alerts, raised)
 }
@@ -92,7 +93,7 @@ fn seconds(
 }
 
 fn on(alert: Alert, value: f64) -> What {
-    What::Alert { alert, gpu: Some("GPU-1".to_owned()), value: Some(value) }
+    What::Alert { alert, gpu: Some("GPU-1".to_owned()), value: Some(value), status: None }
 }
 
 fn over(alert: Alert) -> What {
@@ -118,7 +119,7 @@ fn what_is_not_known_changes_nothing() {
     assert_eq!(seconds(&mut alerts, 100..110, &hot, &full).len(), 2);
     assert_eq!(seconds(&mut alerts, 110..1000, &unknown, &unknown), []);
     let mut alerts = Alerts::default();
-    alerts.restore(&[FULL], &[], &[], 0);
+    alerts.restore(&[FULL], &[], &[]);
     alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { memory_total_bytes: Reading::Is(0), ..gpu(1) }]));
     assert_eq!(seconds(&mut alerts, 0..100, &hot, &full), [], "a share of nothing is none");
 }
@@ -129,7 +130,7 @@ fn a_lost_card_is_told_until_it_is_back() {
     let lost = || Observed::CardLost("GPU-1".to_owned());
     let back = || Observed::CardBack("GPU-1".to_owned());
     let whats = |raised: Vec<Raised>| raised.into_iter().map(|raised| raised.what).collect::<Vec<_>>();
-    let on = What::Alert { alert: Alert::CardLost, gpu: Some("GPU-1".to_owned()), value: None };
+    let on = What::Alert { alert: Alert::CardLost, gpu: Some("GPU-1".to_owned()), value: None, status: None };
     assert_eq!(whats(alerts.observe(&lost())), std::slice::from_ref(&on));
     assert_eq!(whats(alerts.observe(&lost())), []);
     assert_eq!(whats(alerts.set(&[])), [over(Alert::CardLost)]);
@@ -187,7 +188,7 @@ fn a_run_without_progress_is_told_once_and_is_over_when_it_goes_on() {
     assert_eq!(alerts.event(&iteration(0)), []);
     assert_eq!(alerts.tick(10 * MINUTE_MS - 1), []);
     let of_run = |what| Raised { run: Some("r".to_owned()), what };
-    let on = |alert, minutes| of_run(What::Alert { alert, gpu: None, value: Some(minutes) });
+    let on = |alert, minutes| of_run(What::Alert { alert, gpu: None, value: Some(minutes), status: None });
     let over = |alert| of_run(What::AlertOver { alert, gpu: None });
     assert_eq!(alerts.tick(10 * MINUTE_MS), [on(QUIET, 10.0)]);
     assert_eq!(alerts.tick(20 * MINUTE_MS), []);
@@ -198,18 +199,20 @@ fn a_run_without_progress_is_told_once_and_is_over_when_it_goes_on() {
     assert_eq!(alerts.set(&[]), [over(QUIET)]);
     alerts.set(&[QUIET]);
     assert_eq!(alerts.tick(43 * MINUTE_MS), [on(QUIET, 11.0)]);
-    assert_eq!(alerts.event(&ended(RunStatus::Exited { code: 0 })), [over(QUIET)]);
+    assert_eq!(alerts.event(&ended(RunStatus::exited(0))), [over(QUIET)]);
     assert_eq!(alerts.tick(100 * MINUTE_MS), [], "what has ended makes no progress, and need not");
 }
 
 #[test]
 fn a_run_that_fails_is_told_and_one_that_somebody_stopped_is_not() {
     let mut alerts = alerts(&[Alert::RunFailed]);
-    let exited = |code| RunStatus::Exited { code };
-    let killed = |signal| RunStatus::Killed { signal };
+    let exited = |code| RunStatus::exited(code);
+    let killed = |signal| RunStatus::killed(signal);
     let failed = [(exited(1), Some(1.0)), (exited(-1), Some(-1.0)), (killed(9), None), (killed(11), None)];
-    for (status, value) in failed.into_iter().chain([(RunStatus::Lost, None)]) {
-        let what = What::Alert { alert: Alert::RunFailed, gpu: None, value };
+    // Somebody ended what was left of one that had run out of memory.
+    let failed = failed.into_iter().chain([(killed(2).because(Some(Cause::OutOfGpuMemory)), None)]);
+    for (status, value) in failed.chain([(RunStatus::Lost, None)]) {
+        let what = What::Alert { alert: Alert::RunFailed, gpu: None, value, status: Some(status) };
         assert_eq!(alerts.event(&ended(status)), [Raised { run: Some("r".to_owned()), what }], "{status:?}");
     }
     assert_eq!(alerts.set(&[]).len(), 1, "it is on until then");
@@ -232,7 +235,7 @@ fn a_flood_of_runs_is_bounded() {
 }
 
 fn fired(alert: Alert, gpu: Option<&str>, run: Option<&str>) -> Fired {
-    let what = What::Alert { alert, gpu: gpu.map(str::to_owned), value: Some(86.0) };
+    let what = What::Alert { alert, gpu: gpu.map(str::to_owned), value: Some(86.0), status: None };
     Fired::of(&Event { run: run.map(str::to_owned), ..event(7, what) }).expect("an alert")
 }
 
@@ -254,7 +257,7 @@ fn a_card_that_was_lost_before_is_over_when_it_is_seen_and_not_before() {
     let rules = [Alert::CardLost];
     let lost = |uuid| fired(Alert::CardLost, Some(uuid), None);
     let mut alerts = Alerts::default();
-    assert_eq!(alerts.restore(&rules, &[lost("GPU-1"), lost("unknown-0"), lost("GPU-9")], &[], 0), []);
+    assert_eq!(alerts.restore(&rules, &[lost("GPU-1"), lost("unknown-0"), lost("GPU-9")], &[]), []);
     alerts.observe(&Observed::Inventory(vec![Gpu { present: false, ..gpu(1) }]));
     assert_eq!(alerts.observe(&Observed::CardLost("GPU-1".to_owned())), [], "it is on already");
     let raised = alerts.observe(&Observed::Inventory(vec![gpu(0), Gpu { present: false, ..gpu(1) }]));
@@ -266,7 +269,7 @@ fn a_card_that_was_lost_before_is_over_when_it_is_seen_and_not_before() {
     // What is lost while history cannot be read goes off once it can.
     let mut alerts = Alerts::default();
     assert_eq!(alerts.observe(&Observed::CardLost("GPU-1".to_owned())), []);
-    assert_eq!(alerts.restore(&rules, &[], &[], 0).len(), 1);
+    assert_eq!(alerts.restore(&rules, &[], &[]).len(), 1);
 }
 
 #[test]
@@ -279,13 +282,25 @@ fn runs_that_were_quiet_or_failed_before_stay_so_until_something_is_known() {
     let (mut alerts, raised) = restored(&rules, std::slice::from_ref(&quiet), &[run(RunStatus::Running)]);
     assert_eq!((raised, alerts.tick(60 * MINUTE_MS)), (vec![], vec![]));
     assert_eq!(alerts.event(&iteration(61 * MINUTE_MS)), [over(QUIET)]);
-    let (_, raised) = restored(&rules, &[quiet], &[run(RunStatus::Exited { code: 0 })]);
+    let (_, raised) = restored(&rules, &[quiet], &[run(RunStatus::exited(0))]);
     assert_eq!(raised, [over(QUIET)], "it ended meanwhile");
-    let (mut alerts, raised) = restored(&rules, std::slice::from_ref(&failed), &[run(RunStatus::Exited { code: 1 })]);
+    let (mut alerts, raised) = restored(&rules, std::slice::from_ref(&failed), &[run(RunStatus::exited(1))]);
     assert_eq!(raised, []);
     assert_eq!(alerts.set(&[QUIET]), [over(Alert::RunFailed)]);
     let (_, raised) = restored(&rules, &[failed], &[run(RunStatus::Running)]);
     assert_eq!(raised, [over(Alert::RunFailed)], "it was taken for lost, and is there");
+}
+
+#[test]
+fn a_restart_of_the_agent_is_no_progress() {
+    let run = Run { id: "r".to_owned(), ..Run::default() };
+    let mut alerts = Alerts::default();
+    // It hung for nine minutes when the agent came back.
+    assert_eq!(alerts.restore(&[QUIET], &[], &[(run, 31 * MINUTE_MS)]), []);
+    assert_eq!(alerts.tick(40 * MINUTE_MS), []);
+    let value = Some(10.0);
+    let what = What::Alert { alert: QUIET, gpu: None, value, status: None };
+    assert_eq!(alerts.tick(41 * MINUTE_MS), [Raised { run: Some("r".to_owned()), what }]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::{
     Exit,
     args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
-    print,
+    print, set_aside,
     style::Style,
 };
 use crate::{
@@ -87,9 +87,10 @@ impl Error {
                 | store::Error::HasEnded(_)
                 | store::Error::NotOurs(_)
                 | store::Error::QueueFull(_) => None,
-                store::Error::Unusable(_) => {
-                    Some("`headroom serve` sets a damaged file aside and begins a new one".to_owned())
-                }
+                store::Error::Unusable(_) => Some(
+                    "`headroom serve` sets a damaged file aside, and begins a new one with what can be read of it"
+                        .to_owned(),
+                ),
             },
             Self::Backup(BackupError::Exists(_)) => Some("give another name, or move the file away".to_owned()),
             Self::NoCard { .. } => {
@@ -122,7 +123,13 @@ impl Request {
         if self.data_dir.is_some() && !folder.is_dir() {
             return Err(Error::NoHistory(folder));
         }
-        Ok(Archive::new(&folder))
+        let archive = Archive::new(&folder);
+        // Said as long as the file lies there: what is asked for may be in it.
+        let said = archive.set_aside().ok().flatten().and_then(|what| set_aside::said(&what));
+        if let Some(said) = said {
+            print::note(&said);
+        }
+        Ok(archive)
     }
 }
 

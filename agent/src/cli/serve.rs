@@ -18,7 +18,7 @@ use super::{
     Exit,
     args::{Parsed, UsageError, Word, nearest, options_help, parse},
     pairing::{self, Invitation},
-    print,
+    print, set_aside,
 };
 use crate::{
     folders, platform, random,
@@ -171,6 +171,11 @@ async fn serve(request: Request) -> Result<(), super::Error> {
         &name,
         webhook.transpose().map_err(Error::Webhook)?,
         request.train.as_deref(),
+        |what| {
+            if let Some(said) = set_aside::said(what) {
+                print::note(&said);
+            }
+        },
     )
     .map_err(Error::Start)?;
     let scheme = if tls.is_some() { Scheme::Https } else { Scheme::Http };

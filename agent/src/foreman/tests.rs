@@ -137,7 +137,7 @@ fn a_queue_has_its_bound_and_what_is_refused_leaves_nothing() {
     assert!(matches!(full, Error::Store(store::Error::QueueFull(QUEUED_MAX))), "{full}");
     assert_eq!(place.folders() as u64, QUEUED_MAX);
     let first = place.store.archive().queued().expect("a queue").remove(0);
-    assert_eq!(place.foreman.stop(&first.id).expect("it waits").status, RunStatus::Killed { signal: 15 });
+    assert_eq!(place.foreman.stop(&first.id).expect("it waits").status, RunStatus::killed(15));
     place.order(&of("fox.py")).expect("there is room again");
     place.store.delete_run(&first.id).expect("it ended");
     place.foreman.deleted(&first).expect("its folder goes");

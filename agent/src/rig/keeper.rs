@@ -147,7 +147,8 @@ impl Watch {
             }
             fired.push(one);
         }
-        let mut raised = self.alerts.restore(&settings.alerts, &fired, &runs, now_ms());
+        let runs: Vec<(Run, u64)> = runs.into_iter().map(|run| self.with_progress(run)).collect();
+        let mut raised = self.alerts.restore(&settings.alerts, &fired, &runs);
         for one in fired {
             let (Alert::NoProgress { .. }, Some(run)) = (one.alert, &one.run) else { continue };
             for event in self.store.events(Some(run), one.event, EVENTS_MAX).unwrap_or_default() {
@@ -155,6 +156,14 @@ impl Watch {
             }
         }
         self.tell_all(raised);
+    }
+
+    /// A run with when it last made progress, as far as history says; no later than now, by a clock that was put back.
+    fn with_progress(&self, run: Run) -> (Run, u64) {
+        let progress_ms =
+            if run.status.has_ended() { None } else { self.store.archive().last_progress(&run.id).unwrap_or_default() };
+        let progress_ms = progress_ms.unwrap_or(run.started_ms).min(now_ms());
+        (run, progress_ms)
     }
 
     fn event(&mut self, event: &Event) -> Vec<Raised> {
@@ -166,7 +175,7 @@ impl Watch {
                 if self.dismissed.len() >= DISMISSED_MAX {
                     self.dismissed.remove(0);
                 }
-                let what = What::Alert { alert: *alert, gpu: gpu.clone(), value: None };
+                let what = What::Alert { alert: *alert, gpu: gpu.clone(), value: None, status: None };
                 self.dismissed.extend(Fired::of(&Event { what, ..event.clone() }));
             }
             _ => {}

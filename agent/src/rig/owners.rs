@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(marked(&mut owners, this).as_deref(), Some("of-parent"));
         owners.event(Some("own"), &What::RunStarted { run: Box::new(run("own", this)) });
         assert_eq!(marked(&mut owners, this).as_deref(), Some("own"), "the nearest");
-        let ended = What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: None };
+        let ended = What::RunStatus { status: RunStatus::exited(0), energy_joules: None };
         owners.event(Some("own"), &ended);
         assert_eq!(marked(&mut owners, this).as_deref(), Some("of-parent"));
         owners.event(Some("of-parent"), &What::RunDeleted);

@@ -128,7 +128,7 @@ fn happens(store: &Store, second: u64) {
     };
     store.append(Some(&id), What::RunIteration(iteration));
     if second % 60 == 59 {
-        let status = RunStatus::Exited { code: 0 };
+        let status = RunStatus::exited(0);
         store.append(Some(&id), What::RunStatus { status, energy_joules: Some(1.0) });
     }
 }

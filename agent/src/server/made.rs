@@ -225,7 +225,7 @@ pub fn event(id: u64, run: &str) -> Event {
 
 /// A failed run's alert.
 pub fn fired(event: u64) -> Fired {
-    let what = What::Alert { alert: Alert::RunFailed, gpu: None, value: Some(1.0) };
+    let what = What::Alert { alert: Alert::RunFailed, gpu: None, value: Some(1.0), status: None };
     let event = Event { id: event, time_ms: event, run: Some("ab".to_owned()), what };
     Fired::of(&event).expect("an alert")
 }

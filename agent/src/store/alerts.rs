@@ -35,7 +35,7 @@ pub fn apply(
     what: &What,
 ) -> rusqlite::Result<()> {
     match what {
-        What::Alert { alert, gpu, value } => {
+        What::Alert { alert, gpu, value, .. } => {
             let Ok(json) = serde_json::to_string(alert) else { return Ok(()) };
             end(transaction, &json, gpu.as_deref(), run)?;
             let mut insert = transaction.prepare_cached(

@@ -19,7 +19,7 @@ use super::{
     Error,
     alerts::{self, Kept},
     events,
-    file::{HistoryFile, Trouble},
+    file::{HistoryFile, SET_ASIDE, Trouble},
     queue::Queue,
     range::{self, Subject},
     resolution::Resolution,
@@ -124,6 +124,14 @@ impl Archive {
         self.ask(vec![], |connection| events::after(connection, run, after, n_max.min(EVENTS_MAX)))
     }
 
+    /// When a run last made progress; none where its newest events say nothing of that.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn last_progress(&self, run: &str) -> Result<Option<u64>, Error> {
+        self.ask(None, |connection| events::last_progress(connection, run))
+    }
+
     /// Number of the newest event.
     ///
     /// # Errors
@@ -214,6 +222,20 @@ impl Archive {
             }
             Ok(transaction.commit()?)
         })
+    }
+
+    /// The damaged file that was set aside last, with what came along of it, where it still lies in the folder.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn set_aside(&self) -> Result<Option<What>, Error> {
+        let said = self.ask(None, |connection| {
+            let sql = "SELECT value FROM facts WHERE name = ?1";
+            connection.query_row(sql, [SET_ASIDE], |row| row.get::<_, String>(0)).optional()
+        })?;
+        let said = said.and_then(|json| serde_json::from_str(&json).ok());
+        let lies = |what: &What| matches!(what, What::HistorySetAside { file, .. } if self.file.is_beside(file));
+        Ok(said.filter(lies))
     }
 
     /// Alerts that are on, newest first, dismissed ones among them.

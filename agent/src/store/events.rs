@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use headroom_shared::protocol::{
     event::{Event, What},
-    run::{Run, RunStatus},
+    run::{Cause, Run, RunStatus},
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
@@ -213,6 +213,24 @@ pub fn after(connection: &Connection, run: Option<&str>, id: u64, n_max: usize) 
     select.query_map((to_sql(id), n_max, run), event)?.collect()
 }
 
+/// When a run last made progress, by the newest of its events.
+///
+/// # Errors
+/// What SQLite says.
+pub fn last_progress(connection: &Connection, run: &str) -> rusqlite::Result<Option<u64>> {
+    let mut select = connection.prepare_cached(
+        "SELECT id, time_ms, run, what FROM events WHERE run IS NOT NULL AND run = ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let newest = select.query_map((run, to_sql(NEWEST_LOOKED_AT_MAX)), event)?;
+    for event in newest {
+        let event = event?;
+        if event.what.is_progress() {
+            return Ok(Some(event.time_ms));
+        }
+    }
+    Ok(None)
+}
+
 /// Number of the newest event, 0 where there is none.
 ///
 /// # Errors
@@ -275,7 +293,12 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
 
 /// A run that cannot be read is passed over, so that the others can.
 fn of_json(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
-    Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok())
+    let mut run: Option<Run> = serde_json::from_str(row.get_ref(0)?.as_str()?).ok();
+    if let Some(run) = &mut run {
+        // One that an earlier version kept says it by the message alone.
+        run.status = run.status.because(run.oom.as_ref().map(|_| Cause::OutOfGpuMemory));
+    }
+    Ok(run)
 }
 
 /// Its watcher may have been killed since an agent looked, or with none there to look.

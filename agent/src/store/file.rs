@@ -5,6 +5,7 @@
 
 mod aside;
 mod identity;
+mod salvage;
 
 use std::{
     fs::{self, TryLockError},
@@ -18,6 +19,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::schema;
 use crate::folders::private_file;
 pub use identity::Identity;
+pub use salvage::FACT as SET_ASIDE;
 
 /// The file's name in the data folder.
 pub const NAME: &str = "history.sqlite";
@@ -107,6 +109,8 @@ pub struct Opened {
     pub identity: Identity,
     /// What a damaged file before it is called now.
     pub set_aside: Option<String>,
+    /// Whether what could be read of that is in this one, of which the last event says so.
+    pub is_salvaged: bool,
 }
 
 impl HistoryFile {
@@ -118,6 +122,11 @@ impl HistoryFile {
     /// Where it is.
     pub fn path(&self) -> PathBuf {
         self.folder.join(NAME)
+    }
+
+    /// Whether a file of a name lies beside it.
+    pub fn is_beside(&self, name: &str) -> bool {
+        self.folder.join(name).exists()
     }
 
     /// Which file has its name now; none where there is none.
@@ -142,18 +151,20 @@ impl HistoryFile {
         if !self.path().exists() {
             // A log without its file would be taken for the new file's.
             set_aside = aside::set_aside(&self.folder, now_ms).map_err(Trouble::system("setting a log aside"))?;
-            self.begin(now_ms)?;
+            self.begin(None, now_ms)?;
         }
+        let mut is_salvaged = false;
         let connection = match self.open_trusted(trust) {
             Err(Trouble::Damaged(_)) => {
                 set_aside = aside::set_aside(&self.folder, now_ms).map_err(Trouble::system("setting it aside"))?;
-                self.begin(now_ms)?;
+                self.begin(set_aside.as_deref(), now_ms)?;
+                is_salvaged = set_aside.is_some();
                 self.open_trusted(Trust::Whole)?
             }
             connection => connection?,
         };
         let metadata = fs::metadata(self.path()).map_err(Trouble::system("looking at the file"))?;
-        Ok(Opened { connection, identity: Identity::of(&metadata), set_aside })
+        Ok(Opened { connection, identity: Identity::of(&metadata), set_aside, is_salvaged })
     }
 
     /// Opens it to ask, or to change a single thing; none where nothing was kept yet.
@@ -190,8 +201,9 @@ impl HistoryFile {
         }
     }
 
-    /// Makes the file under another name and renames it when it is whole: a file of no length is a damaged one.
-    fn begin(&self, now_ms: u64) -> Result<(), Trouble> {
+    /// Makes the file under another name and renames it when it is whole: a file of no length is a damaged one. What can be
+    /// read of one that was set aside is in it then.
+    fn begin(&self, set_aside: Option<&str>, now_ms: u64) -> Result<(), Trouble> {
         let unfinished = self.folder.join(UNFINISHED_NAME);
         for end in ["", "-journal"] {
             match fs::remove_file(self.folder.join(format!("{UNFINISHED_NAME}{end}"))) {
@@ -209,6 +221,9 @@ impl HistoryFile {
         // Numbers of events go on from the file before, of which nothing may be known: nobody counts a thousand a second.
         let first = i64::try_from(now_ms).unwrap_or(0);
         connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?1)", [first])?;
+        if let Some(name) = set_aside {
+            salvage::salvage(&self.folder, name, &mut connection, now_ms)?;
+        }
         connection.close().map_err(|(_, error)| error)?;
         fs::rename(&unfinished, self.path()).map_err(Trouble::system("naming the file"))
     }

@@ -5,6 +5,7 @@ mod damage;
 mod kill;
 mod rolling;
 mod runs;
+mod salvage;
 mod slow;
 #[cfg(target_os = "linux")]
 mod small_disk;
@@ -191,4 +192,4 @@ fn status(status: RunStatus) -> What {
     What::RunStatus { status, energy_joules: None }
 }
 
-const DONE: RunStatus = RunStatus::Exited { code: 0 };
+const DONE: RunStatus = RunStatus::exited(0);

@@ -214,10 +214,12 @@ impl Writer {
         }
         let trust = if is_suspect { Trust::Suspect } else { self.health.trust() };
         let opened = self.file.open(trust, now_ms)?;
-        self.health.opened(opened.set_aside);
         if self.last_told.is_none() {
-            self.last_told = Some(events::last(&opened.connection)?);
+            // That a file was set aside is the new one's last event, and news.
+            let n_new = u64::from(opened.is_salvaged);
+            self.last_told = Some(events::last(&opened.connection)?.saturating_sub(n_new));
         }
+        self.health.opened(opened.set_aside);
         Ok(Open {
             connection: opened.connection,
             identity: opened.identity,

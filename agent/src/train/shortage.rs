@@ -14,6 +14,9 @@ use super::card::{Asked, Room};
 /// Processes that are named; the largest first, and the rest are counted.
 const HOLDERS_TOLD: usize = 4;
 
+/// What a shortage says, and nothing else that a run dies of: by it a watcher knows one.
+pub const MAY_BE_TAKEN: &str = " may be taken (";
+
 /// When it was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -66,7 +69,7 @@ impl Shortage {
             missing => format!("{} are missing", human_size(missing)),
         };
         format!(
-            "{said} may be taken ({} are free, of which {} are left alone): {missing}{}",
+            "{said}{MAY_BE_TAKEN}{} are free, of which {} are left alone): {missing}{}",
             human_size(free_bytes),
             human_size(reserve_bytes),
             held(self.holders.as_deref().unwrap_or_default())

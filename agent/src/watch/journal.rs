@@ -23,7 +23,7 @@ use headroom_shared::{
     plan::Request,
     protocol::{
         event::What,
-        run::{Contradiction, Iteration, RunStatus},
+        run::{Cause, Contradiction, Iteration, RunStatus},
     },
     session::DEFAULT_GPU,
 };
@@ -191,11 +191,12 @@ impl Journal {
         self.tell_untold(now);
         self.plan();
         self.memory();
-        let out_of_memory = self.out_of_memory(ending, now);
-        self.status(match ending {
-            Ending::Exited(code) => RunStatus::Exited { code },
-            Ending::Killed(signal) => RunStatus::Killed { signal },
-        });
+        let (out_of_memory, cause) = self.fate(ending, now);
+        let status = match ending {
+            Ending::Exited(code) => RunStatus::exited(code),
+            Ending::Killed(signal) => RunStatus::killed(signal),
+        };
+        self.status(status.because(cause));
         let ended = Ended {
             ending,
             out_of_memory,
@@ -306,6 +307,7 @@ impl Journal {
 
     fn figures(&mut self, now: Duration) {
         self.has_figures = true;
+        self.tail.went_on(now);
         self.progress(now);
     }
 
@@ -384,34 +386,44 @@ impl Journal {
         }
     }
 
-    /// Says why a run failed, as far as its last words and the driver do.
-    fn explain(&mut self, tail: &str, ending: Ending, now: Duration) {
+    /// Says why a run failed, as far as its last words, the driver and the kernel do; gives what it died of.
+    fn explain(&mut self, tail: &str, ending: Ending, now: Duration) -> Option<Cause> {
         let is_on_card = self.builtin.is && !self.builtin.is_on_cpu;
         let visible = is_on_card.then(|| self.settings.visible.as_deref().unwrap_or("0"));
         let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(visible);
         let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
+        let is_too_little = words.as_deref().is_some_and(builtin::says_too_little);
         let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
         let killed = is_out_of_memory.then(|| OUT_OF_MEMORY.to_owned());
         let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
         if !said.is_empty() {
             self.append(What::RunExplained { message: said.join("\n\n"), xid });
         }
+        if is_too_little {
+            return Some(Cause::OutOfGpuMemory);
+        }
+        xid.map(|_| Cause::CardError).or(is_out_of_memory.then_some(Cause::OutOfHostMemory))
     }
 
-    /// The end of what was printed, where it has the message that the run died of.
-    fn out_of_memory(&mut self, ending: Ending, now: Duration) -> Option<String> {
+    /// What became of it: the end of what was printed, where it has the out-of-memory message that the run died of, and
+    /// what it died of.
+    fn fate(&mut self, ending: Ending, now: Duration) -> (Option<String>, Option<Cause>) {
         if ending == Ending::Exited(0) {
-            return None;
+            return (None, None);
         }
         let text = self.tail.take();
-        self.explain(&text, ending, now);
+        let cause = self.explain(&text, ending, now);
         if self.builtin.is {
             // Its allocations are none of PyTorch's.
-            return None;
+            return (None, cause);
         }
-        let message = oom::read(&text).first.filter(|message| message.kind != oom::Kind::NotOom)?;
-        self.append(What::RunOom { message: message.text });
-        Some(text)
+        match oom::read(&text).first.filter(|message| message.kind != oom::Kind::NotOom) {
+            Some(message) => {
+                self.append(What::RunOom { message: message.text });
+                (Some(text), Some(Cause::OutOfGpuMemory))
+            }
+            None => (None, cause),
+        }
     }
 }
 

@@ -111,6 +111,8 @@ pub fn remedy(
     let same_training = || enough().filter(|fix| fix.effect() == Effect::None);
     let by_program = || same_training().find(|fix| can_be_set(fix, torch));
     let best = by_program().or_else(|| same_training().next()).or_else(|| enough().next());
+    // Nor is it anything to advise, right behind the sentence that the message is of other settings.
+    let best = best.filter(|_| is_this_run);
     let changed = best.filter(|fix| can_be_set(fix, torch)).map(|fix| with(fix, torch, command, variables));
     let takes_keys = takes_keys(command);
     let retry = match (by_program(), ended.config.as_ref().is_some_and(|config: &Config| config.is_printed)) {
@@ -264,7 +266,10 @@ mod tests {
     fn a_run_that_fails_otherwise_than_its_plan_is_not_started_again() {
         let refused = |printed: &str, message: &str| {
             let ended = Ended { out_of_memory: Some(message.to_owned()), ..ended(COMMAND, printed) };
-            remedy(&ended, &words(COMMAND), &[], false).expect("a message").retry.expect_err("it is refused")
+            let remedy = remedy(&ended, &words(COMMAND), &[], false).expect("a message");
+            // What is said of a change would be of another run.
+            assert!(remedy.fix.is_none() && remedy.command.is_none(), "{remedy:?}");
+            remedy.retry.expect_err("it is refused")
         };
         // It would fit; it would fail on another tensor; it asks for what no tensor of it has; it had allocated more.
         let small = "Overriding: batch_size = 1\nOverriding: compile = False\n";

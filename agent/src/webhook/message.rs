@@ -1,6 +1,10 @@
 //! What is sent of an alert: a text for people, and the same in parts for programs.
 
-use headroom_shared::protocol::{alert::Alert, event::What};
+use headroom_shared::protocol::{
+    alert::Alert,
+    event::What,
+    run::{Cause, RunStatus},
+};
 use serde::Serialize;
 
 /// An alert that went off, or is over.
@@ -16,6 +20,8 @@ pub struct Message {
     card: Option<Card>,
     run: Option<Run>,
     value: Option<f64>,
+    /// How the run ended, with what it died of.
+    status: Option<RunStatus>,
     time_ms: u64,
 }
 
@@ -52,9 +58,9 @@ pub struct Names<'a> {
 impl Message {
     /// What is sent of an event of a run, or of none; nothing of what is no alert.
     pub fn new(names: Names<'_>, run: Option<&str>, what: &What, time_ms: u64) -> Option<Self> {
-        let (kind, alert, gpu, value) = match what {
-            What::Alert { alert, gpu, value } => (Kind::Alert, *alert, gpu, *value),
-            What::AlertOver { alert, gpu } => (Kind::AlertOver, *alert, gpu, None),
+        let (kind, alert, gpu, value, status) = match what {
+            What::Alert { alert, gpu, value, status } => (Kind::Alert, *alert, gpu, *value, *status),
+            What::AlertOver { alert, gpu } => (Kind::AlertOver, *alert, gpu, None, None),
             _ => return None,
         };
         let owned = |name: Option<&str>| name.map(str::to_owned);
@@ -63,8 +69,19 @@ impl Message {
         let of_card = card.as_ref().map(|card| card.name.as_ref().unwrap_or(&card.uuid));
         let of_run = run.as_ref().map(|run| run.name.as_ref().unwrap_or(&run.id));
         let whose = of_card.or(of_run).map_or("it", |name| name);
-        let text = format!("{}: {}", names.rig, said(kind, alert, whose, value));
-        Some(Self { content: text.clone(), text, rig: names.rig.to_owned(), kind, alert, card, run, value, time_ms })
+        let text = format!("{}: {}", names.rig, said(kind, alert, whose, value, status.and_then(RunStatus::cause)));
+        Some(Self {
+            content: text.clone(),
+            text,
+            rig: names.rig.to_owned(),
+            kind,
+            alert,
+            card,
+            run,
+            value,
+            status,
+            time_ms,
+        })
     }
 
     /// In words.
@@ -74,7 +91,7 @@ impl Message {
     }
 }
 
-fn said(kind: Kind, alert: Alert, whose: &str, value: Option<f64>) -> String {
+fn said(kind: Kind, alert: Alert, whose: &str, value: Option<f64>, cause: Option<Cause>) -> String {
     let number = |otherwise: u64| value.map_or_else(|| otherwise.to_string(), |value| format!("{value:.0}"));
     match (kind, alert) {
         (Kind::Alert, Alert::TemperatureAbove { celsius }) => {
@@ -95,7 +112,12 @@ fn said(kind: Kind, alert: Alert, whose: &str, value: Option<f64>) -> String {
         (Kind::AlertOver, Alert::CardLost) => format!("{whose} answers again"),
         (Kind::Alert, Alert::RunFailed) => {
             let status = value.map_or_else(String::new, |code| format!(" with status {code:.0}"));
-            format!("{whose} failed{status}")
+            match cause {
+                Some(Cause::OutOfGpuMemory) => format!("{whose} ran out of GPU memory"),
+                Some(Cause::OutOfHostMemory) => format!("{whose} was killed: the machine ran out of memory"),
+                Some(Cause::CardError) => format!("{whose} failed{status} after an error of its GPU"),
+                Some(Cause::Other) | None => format!("{whose} failed{status}"),
+            }
         }
         (Kind::AlertOver, Alert::RunFailed) => format!("{whose} does not fail any more"),
     }

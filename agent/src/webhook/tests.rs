@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::{alert::Alert, event::What};
+use headroom_shared::protocol::{
+    alert::Alert,
+    event::What,
+    run::{Cause, RunStatus},
+};
 use serde_json::{Value, json};
 
 use super::{Error, Failure, Patience, QUEUE_MAX, Webhook, message::Names};
@@ -22,7 +26,12 @@ fn names() -> Names<'static> {
 }
 
 fn hot() -> What {
-    What::Alert { alert: Alert::TemperatureAbove { celsius: 85 }, gpu: Some("GPU-1".to_owned()), value: Some(87.4) }
+    What::Alert {
+        alert: Alert::TemperatureAbove { celsius: 85 },
+        gpu: Some("GPU-1".to_owned()),
+        value: Some(87.4),
+        status: None,
+    }
 }
 
 fn message() -> Message {
@@ -42,6 +51,7 @@ fn a_message_has_words_and_parts() {
         "card": {"uuid": "GPU-1", "name": "RTX 4070"},
         "run": null,
         "value": 87.4,
+        "status": null,
         "time_ms": 1_795_000_000_000_u64,
     });
     assert_eq!(written, expected);
@@ -50,8 +60,14 @@ fn a_message_has_words_and_parts() {
 #[test]
 fn every_alert_has_its_words() {
     let card = Some("GPU-1".to_owned());
-    let on = |alert, gpu: &Option<String>, value| What::Alert { alert, gpu: gpu.clone(), value };
+    let on = |alert, gpu: &Option<String>, value| What::Alert { alert, gpu: gpu.clone(), value, status: None };
     let over = |alert, gpu: &Option<String>| What::AlertOver { alert, gpu: gpu.clone() };
+    let died = |status: RunStatus, cause| What::Alert {
+        alert: Alert::RunFailed,
+        gpu: None,
+        value: Some(1.0),
+        status: Some(status.because(Some(cause))),
+    };
     let full = Alert::MemoryAbove { percent: 95 };
     let quiet = Alert::NoProgress { minutes: 10 };
     for (what, expected) in [
@@ -64,6 +80,10 @@ fn every_alert_has_its_words() {
         (over(Alert::CardLost, &card), "RTX 4070 answers again"),
         (on(Alert::RunFailed, &None, Some(1.0)), "shakespeare failed with status 1"),
         (on(Alert::RunFailed, &None, None), "shakespeare failed"),
+        (died(RunStatus::exited(1), Cause::OutOfGpuMemory), "shakespeare ran out of GPU memory"),
+        (died(RunStatus::exited(1), Cause::CardError), "shakespeare failed with status 1 after an error of its GPU"),
+        (died(RunStatus::exited(1), Cause::Other), "shakespeare failed with status 1"),
+        (died(RunStatus::killed(9), Cause::OutOfHostMemory), "shakespeare was killed: the machine ran out of memory"),
     ] {
         let run = matches!(&what, What::Alert { gpu: None, .. } | What::AlertOver { gpu: None, .. }).then_some("r");
         let message = Message::new(names(), run, &what, 0).expect("an alert");

@@ -78,7 +78,7 @@ impl Fired {
     /// What goes off by an event; nothing by one that is no alert.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
-        let What::Alert { alert, gpu, value } = &event.what else { return None };
+        let What::Alert { alert, gpu, value, .. } = &event.what else { return None };
         Some(Self {
             event: event.id,
             alert: *alert,
@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn an_alert_is_on_once_until_it_is_over_dismissed_or_its_run_deleted() {
-        let on = |alert, gpu: Option<&str>| What::Alert { alert, gpu: gpu.map(str::to_owned), value: None };
+        let on =
+            |alert, gpu: Option<&str>| What::Alert { alert, gpu: gpu.map(str::to_owned), value: None, status: None };
         let over = |alert, gpu: Option<&str>| What::AlertOver { alert, gpu: gpu.map(str::to_owned) };
         let hot = Alert::TemperatureAbove { celsius: 85 };
         let mut fired = Vec::new();

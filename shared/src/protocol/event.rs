@@ -124,6 +124,9 @@ pub enum What {
         gpu: Option<String>,
         /// The value that passed its bound.
         value: Option<f64>,
+        /// How the run ended, of one that failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<RunStatus>,
     },
     /// It is over.
     AlertOver {
@@ -165,6 +168,16 @@ pub enum What {
     },
     /// And is again.
     HistoryResumed,
+    /// The history file was damaged: it has another name, and a new one is begun with what could be read. Samples stay
+    /// behind.
+    HistorySetAside {
+        /// Its name in the data folder.
+        file: String,
+        /// Runs that came along.
+        runs: u64,
+        /// Whether what the owner set came along.
+        settings: bool,
+    },
     /// The agent started.
     AgentStarted {
         /// Its version.
@@ -175,6 +188,24 @@ pub enum What {
 }
 
 impl What {
+    /// Whether a run went on, or began, by this: what ends a time without progress.
+    #[must_use]
+    pub fn is_progress(&self) -> bool {
+        match self {
+            // One that waits makes no progress, and need not.
+            Self::RunStarted { run } => run.status != RunStatus::Queued,
+            Self::RunStatus { status, .. } => *status == RunStatus::Running,
+            Self::RunConfig { .. }
+            | Self::RunParameters { .. }
+            | Self::RunIteration(_)
+            | Self::RunEvaluation(_)
+            | Self::RunCheckpoint { .. }
+            | Self::RunSaved { .. }
+            | Self::RunResumed { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether it has a line among what happened: what comes with every printed line has none, and is in its run.
     #[must_use]
     pub const fn has_line(&self) -> bool {

@@ -10,7 +10,7 @@ use super::{
     alert::Alert,
     event::What,
     gpu::Gpu,
-    run::{Checkpoint, Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Cause, Checkpoint, Contradiction, Diagnosis, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState},
 };
 
@@ -53,6 +53,7 @@ enum Kind {
     CardFault,
     HistoryPaused,
     HistoryResumed,
+    HistorySetAside,
     AgentStarted,
     #[serde(other)]
     Unknown,
@@ -93,6 +94,9 @@ pub struct FlatWhat {
     alert: Option<Alert>,
     value: Option<f64>,
     reason: Option<String>,
+    file: Option<String>,
+    runs: Option<u64>,
+    settings: Option<bool>,
     version: Option<String>,
 }
 
@@ -139,7 +143,7 @@ impl TryFrom<FlatWhat> for What {
             }
             Kind::RunStatus => Self::RunStatus { status: needed(flat.status, "status")?, energy_joules },
             Kind::RunDeleted => Self::RunDeleted,
-            Kind::Alert => Self::Alert { alert: needed(flat.alert, "alert")?, gpu, value },
+            Kind::Alert => Self::Alert { alert: needed(flat.alert, "alert")?, gpu, value, status: flat.status },
             Kind::AlertOver => Self::AlertOver { alert: needed(flat.alert, "alert")?, gpu },
             Kind::AlertDismissed => Self::AlertDismissed { alert: needed(flat.alert, "alert")?, gpu },
             Kind::SettingsChanged => Self::SettingsChanged,
@@ -148,6 +152,11 @@ impl TryFrom<FlatWhat> for What {
             Kind::CardFault => Self::CardFault { gpu: needed(gpu, "gpu")?, xid: needed(flat.xid, "xid")? },
             Kind::HistoryPaused => Self::HistoryPaused { reason: needed(flat.reason, "reason")? },
             Kind::HistoryResumed => Self::HistoryResumed,
+            Kind::HistorySetAside => Self::HistorySetAside {
+                file: needed(flat.file, "file")?,
+                runs: needed(flat.runs, "runs")?,
+                settings: needed(flat.settings, "settings")?,
+            },
             Kind::AgentStarted => Self::AgentStarted { version: needed(flat.version, "version")? },
             Kind::Unknown => Self::Unknown,
         })
@@ -205,6 +214,7 @@ pub struct FlatStatus {
     since_ms: Option<u64>,
     code: Option<i32>,
     signal: Option<i32>,
+    cause: Option<Cause>,
 }
 
 impl TryFrom<FlatStatus> for RunStatus {
@@ -215,8 +225,8 @@ impl TryFrom<FlatStatus> for RunStatus {
             Status::Running => Self::Running,
             Status::Queued => Self::Queued,
             Status::Stalled => Self::Stalled { since_ms: needed(flat.since_ms, "since_ms")? },
-            Status::Exited => Self::Exited { code: needed(flat.code, "code")? },
-            Status::Killed => Self::Killed { signal: needed(flat.signal, "signal")? },
+            Status::Exited => Self::Exited { code: needed(flat.code, "code")?, cause: flat.cause },
+            Status::Killed => Self::Killed { signal: needed(flat.signal, "signal")?, cause: flat.cause },
             Status::Lost => Self::Lost,
         })
     }

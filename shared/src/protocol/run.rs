@@ -1,12 +1,14 @@
 //! A training run that is watched, or that `headroom train` makes.
 
+mod cause;
 mod fold;
 mod order;
+mod status;
 
+pub use cause::Cause;
 pub use order::{AllowedConfig, Checkpoint, Device, Order, Training};
 use serde::{Deserialize, Serialize};
-
-use super::flat::FlatStatus;
+pub use status::RunStatus;
 
 /// A run, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,6 +49,9 @@ pub struct Run {
     /// Most that its processes were seen to have on one card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_peak_bytes: Option<u64>,
+    /// When its processes were first seen on a card: of its memory before that nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_since_ms: Option<u64>,
     /// What its cards took while it ran, shares of other programs included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_joules: Option<f64>,
@@ -131,42 +136,6 @@ impl Diagnosis {
         let english =
             || Wording { language: "en".to_owned(), sentence: self.sentence.clone(), change: self.change.clone() };
         self.others.iter().find(|wording| wording.language == language).cloned().unwrap_or_else(english)
-    }
-}
-
-/// How a run stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case", try_from = "FlatStatus")]
-pub enum RunStatus {
-    /// It has not ended.
-    #[default]
-    Running,
-    /// The agent starts it when its card is free.
-    Queued,
-    /// It runs, and printed nothing new for the time that its owner set.
-    Stalled {
-        /// When it last made progress.
-        since_ms: u64,
-    },
-    /// It ended by itself.
-    Exited {
-        /// Its status; 0 is success.
-        code: i32,
-    },
-    /// A signal ended it.
-    Killed {
-        /// Which.
-        signal: i32,
-    },
-    /// Its watcher is gone: how it ended is not known.
-    Lost,
-}
-
-impl RunStatus {
-    /// Whether it has ended.
-    #[must_use]
-    pub const fn has_ended(self) -> bool {
-        !matches!(self, Self::Running | Self::Queued | Self::Stalled { .. })
     }
 }
 

@@ -311,7 +311,7 @@ fn a_run_shows_its_losses_its_end_and_what_to_change() {
         happens(9, json!({ "kind": "run_diagnosed", "diagnosis": diagnosis }));
         until_says(page, "[data-testid=diagnosis]", "It failed on logits.").await;
         until_says(page, "[data-testid=fix]", "--batch_size=8").await;
-        until_says(page, "[data-testid=run-status]", "exit code 1").await;
+        until_says(page, "[data-testid=run-status]", "ran out of GPU memory").await;
         until_says(page, "[data-testid=facts]", "2.00 kWh").await;
         until_says(page, "[data-testid=facts]", "0.70 €").await;
         page.click("#oom-all").await;

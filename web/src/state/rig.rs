@@ -374,7 +374,7 @@ impl Rig {
                 !matches!(alert, Alert::CardLost | Alert::RunFailed)
             }
             // That it ran out of memory says how it ended.
-            What::RunStatus { status: RunStatus::Exited { code: 1.. } | RunStatus::Killed { .. }, .. } => {
+            What::RunStatus { status: RunStatus::Exited { code: 1.., .. } | RunStatus::Killed { .. }, .. } => {
                 let is_oom = |before: &Event| before.run == event.run && matches!(before.what, What::RunOom { .. });
                 !self.log.iter().any(is_oom)
             }

@@ -3,7 +3,7 @@
 use headroom_shared::{
     protocol::{
         alert::Settings,
-        run::{Order, Run, RunStatus},
+        run::{Cause, Order, Run, RunStatus},
     },
     units::human_size,
 };
@@ -18,6 +18,9 @@ const ID_DIGITS: usize = 8;
 /// A name's place where there is no terminal to fit, and at least.
 const NAME_COLUMNS: std::ops::RangeInclusive<usize> = 12..=40;
 const JOULES_PER_KWH: f64 = 3_600_000.0;
+
+/// A run is on its card so soon after its beginning: what loads in between is Python, data and the CUDA context.
+const LATE_MS: u64 = 60_000;
 
 /// What is not known.
 const NONE: &str = "-";
@@ -98,7 +101,10 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
         let (train, val) = (loss(evaluation.train_loss), loss(evaluation.val_loss));
         fact("evaluation", Some(format!("train {train}, val {val}, before iteration {}", evaluation.iter)));
     }
-    fact("memory", run.gpu_memory_peak_bytes.map(|bytes| format!("{} at most on one card", human_size(bytes))));
+    fact(
+        "memory",
+        run.gpu_memory_peak_bytes.map(|bytes| format!("{} at most on one card{}", human_size(bytes), late(run))),
+    );
     let verdict = |fits| if fits { "fits" } else { "does not fit" };
     fact(
         "planned",
@@ -126,6 +132,13 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     text
 }
 
+/// Since when its memory is known, where that is long after its beginning: a program finds its card late, or the driver came
+/// late.
+fn late(run: &Run) -> String {
+    let since_ms = run.gpu_since_ms.filter(|since_ms| since_ms.saturating_sub(run.started_ms) > LATE_MS);
+    since_ms.and_then(calendar::local).map_or_else(String::new, |since| format!(", seen there since {since}"))
+}
+
 /// What the agent started it with.
 fn order(order: &Order) -> String {
     let of = |name: &Option<String>| name.as_deref().map_or_else(|| NONE.to_owned(), printable);
@@ -133,14 +146,19 @@ fn order(order: &Order) -> String {
 }
 
 fn status(run: &Run) -> String {
+    match run.status.cause() {
+        Some(Cause::OutOfGpuMemory) => return "ran out of GPU memory".to_owned(),
+        Some(Cause::OutOfHostMemory) => return "killed, host memory".to_owned(),
+        Some(Cause::CardError) => return "failed, GPU error".to_owned(),
+        Some(Cause::Other) | None => {}
+    }
     match run.status {
         RunStatus::Running => "running".to_owned(),
         RunStatus::Queued => "queued".to_owned(),
         RunStatus::Stalled { .. } => "stalled".to_owned(),
-        RunStatus::Exited { code: 0 } => "done".to_owned(),
-        RunStatus::Exited { .. } | RunStatus::Killed { .. } if run.oom.is_some() => "out of memory".to_owned(),
-        RunStatus::Exited { code } => format!("failed ({code})"),
-        RunStatus::Killed { signal } => format!("killed ({signal})"),
+        RunStatus::Exited { code: 0, .. } => "done".to_owned(),
+        RunStatus::Exited { code, .. } => format!("failed ({code})"),
+        RunStatus::Killed { signal, .. } => format!("killed ({signal})"),
         RunStatus::Lost => "lost".to_owned(),
     }
 }
@@ -178,6 +196,17 @@ pub fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_was_seen_late_says_since_when() {
+        let of = |gpu_since_ms| {
+            let run = Run { gpu_memory_peak_bytes: Some(1 << 30), gpu_since_ms, ..run() };
+            let style = Style { colour: false, unicode: true, columns: Some(80) };
+            sheet(&run, &Settings::default(), 0, &style)
+        };
+        assert!(of(None).contains("at most on one card\n") && of(Some(LATE_MS)).contains("at most on one card\n"));
+        assert!(of(Some(LATE_MS + 1)).contains("at most on one card, seen there since 1970-01-0"));
+    }
 
     fn run() -> Run {
         let json = r#"{"id":"0123456789abcdef","name":"a","started_ms":0,"ended_ms":null,"pid":null,

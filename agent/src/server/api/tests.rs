@@ -163,7 +163,7 @@ async fn questions_have_bounds() {
 async fn runs_are_listed_read_exported_and_deleted() {
     let server = Server::start().await;
     let (view, control) = (&server.place.view, &server.place.control);
-    let ended = Run { status: RunStatus::Exited { code: 0 }, ..run("cd") };
+    let ended = Run { status: RunStatus::exited(0), ..run("cd") };
     server.place.made.runs.lock().expect("no panic").extend([run("ab"), ended]);
     server.place.made.events.lock().expect("no panic").extend((1..=2500).map(|id| event(id, "cd")));
     let list: Vec<Run> =
@@ -192,7 +192,7 @@ async fn a_checkpoint_is_given_whole_and_in_ranges() {
     let text: String = (0..60_000).map(|i| format!("{i:05}\n")).collect();
     std::fs::write(&path, &text).expect("a file");
     let order = Some(Order { config: "stories".to_owned(), ..Order::default() });
-    let (own_run, run) = (run("ab"), Run { order, status: RunStatus::Exited { code: 0 }, ..run("cd") });
+    let (own_run, run) = (run("ab"), Run { order, status: RunStatus::exited(0), ..run("cd") });
     server.place.made.runs.lock().expect("no panic").push(run);
     server.place.made.runs.lock().expect("no panic").push(own_run);
     let bearer = format!("Authorization: Bearer {}", server.place.view);

@@ -3,7 +3,7 @@
 //! A run is a set of series for as long as Prometheus keeps them, so only those are told that run now, or ended a short
 //! while ago: long enough for a scrape to see how.
 
-use headroom_shared::protocol::run::{Iteration, Run, RunStatus};
+use headroom_shared::protocol::run::{Cause, Iteration, Run, RunStatus};
 
 use super::{
     Family,
@@ -30,7 +30,7 @@ pub const FAMILIES: &[Family] = &[
         collect: |at, samples| {
             for run in told(at) {
                 let now = status_name(run.status);
-                for status in ["running", "queued", "stalled", "succeeded", "failed", "killed", "lost"] {
+                for status in STATUSES {
                     samples.add(&[&*run.id, &*run.name, status], Some((status == now).into()));
                 }
             }
@@ -157,13 +157,32 @@ fn each_last(at: &Snapshot<'_>, samples: &mut Samples, value: impl Fn(&Iteration
     each(at, samples, |run| value(run.last.as_ref()?).map(Value::Real));
 }
 
-/// A status as a label says it.
+/// Every status as a label says it. What a run died of outweighs its exit code and signal.
+const STATUSES: [&str; 10] = [
+    "running",
+    "queued",
+    "stalled",
+    "succeeded",
+    "failed",
+    "killed",
+    "lost",
+    "out_of_gpu_memory",
+    "out_of_host_memory",
+    "card_error",
+];
+
 const fn status_name(status: RunStatus) -> &'static str {
+    match status.cause() {
+        Some(Cause::OutOfGpuMemory) => return "out_of_gpu_memory",
+        Some(Cause::OutOfHostMemory) => return "out_of_host_memory",
+        Some(Cause::CardError) => return "card_error",
+        Some(Cause::Other) | None => {}
+    }
     match status {
         RunStatus::Running => "running",
         RunStatus::Queued => "queued",
         RunStatus::Stalled { .. } => "stalled",
-        RunStatus::Exited { code: 0 } => "succeeded",
+        RunStatus::Exited { code: 0, .. } => "succeeded",
         RunStatus::Exited { .. } => "failed",
         RunStatus::Killed { .. } => "killed",
         RunStatus::Lost => "lost",

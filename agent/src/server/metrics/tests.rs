@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
 use headroom_shared::protocol::{
     gpu::Throttle,
     reading::{Reading, Why},
-    run::RunStatus,
+    run::{Cause, RunStatus},
 };
 
 use super::{families, gpu, render, run};
@@ -214,7 +214,7 @@ fn series_are_bounded() {
 fn runs_are_told_until_a_while_after_their_end() {
     let mut rig = Rig::whole();
     rig.runs.truncate(1);
-    rig.runs[0].status = RunStatus::Exited { code: 1 };
+    rig.runs[0].status = RunStatus::exited(1);
     for (ago_ms, is_told) in [(0, true), (run::ENDED_MS_MAX, true), (run::ENDED_MS_MAX + 1, false)] {
         rig.runs[0].ended_ms = Some(rig.now_ms - ago_ms);
         let families = read(&rig);
@@ -223,6 +223,17 @@ fn runs_are_told_until_a_while_after_their_end() {
             let statuses = values(&families, "headroom_run_status", &["status"]);
             assert!(statuses.contains(&"failed 1".to_owned()), "{statuses:?}");
         }
+    }
+    rig.runs[0].ended_ms = Some(rig.now_ms);
+    for (cause, label) in [
+        (Cause::OutOfGpuMemory, "out_of_gpu_memory"),
+        (Cause::OutOfHostMemory, "out_of_host_memory"),
+        (Cause::CardError, "card_error"),
+    ] {
+        rig.runs[0].status = RunStatus::exited(1).because(Some(cause));
+        let statuses = values(&read(&rig), "headroom_run_status", &["status"]);
+        let is: Vec<&String> = statuses.iter().filter(|status| status.ends_with(" 1")).collect();
+        assert_eq!(is, [&format!("{label} 1")], "it is that and nothing else: {statuses:?}");
     }
     rig.runs[0].ended_ms = None;
     assert!(read(&rig).iter().all(|family| family.name != "headroom_run_status"), "an ended run without its end");

@@ -86,7 +86,7 @@ impl Archive {
                 return Err(Refused::No(Error::HasEnded(id.to_owned())));
             }
             if training.is_queued {
-                status(transaction, id, RunStatus::Killed { signal: SIGTERM }, now_ms)?;
+                status(transaction, id, RunStatus::killed(SIGTERM), now_ms)?;
                 return Ok(Asked::Waited);
             }
             if training.stopping_ms.is_none() {
@@ -111,7 +111,7 @@ impl Archive {
     /// # Errors
     /// There is none, it is not the agent's, or history cannot be written.
     pub fn not_started(&self, id: &str, code: i32, now_ms: u64) -> Result<(), Error> {
-        self.change_training(id, |transaction, _, _| status(transaction, id, RunStatus::Exited { code }, now_ms))
+        self.change_training(id, |transaction, _, _| status(transaction, id, RunStatus::exited(code), now_ms))
     }
 
     /// Says why a run of the agent's ends.

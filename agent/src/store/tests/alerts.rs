@@ -7,7 +7,7 @@ use super::*;
 const HOT: Alert = Alert::TemperatureAbove { celsius: 85 };
 
 fn on(alert: Alert, gpu: Option<u32>) -> What {
-    What::Alert { alert, gpu: gpu.map(uuid), value: Some(86.0) }
+    What::Alert { alert, gpu: gpu.map(uuid), value: Some(86.0), status: None }
 }
 
 fn over(alert: Alert, gpu: Option<u32>) -> What {
@@ -80,7 +80,7 @@ fn a_run_that_is_deleted_takes_its_alerts_along() {
     let mut rig = Rig::new();
     for id in ["a1", "b2"] {
         rig.begin(id);
-        rig.append(Some(id), status(RunStatus::Exited { code: 1 }));
+        rig.append(Some(id), status(RunStatus::exited(1)));
         rig.append(Some(id), on(Alert::RunFailed, None));
     }
     rig.append(None, on(HOT, Some(0)));

@@ -47,10 +47,12 @@ fn check(what: &str, damage: impl FnOnce(&Path)) {
     assert!(said, "{what}: {told:?}");
     let events: Vec<&Event> =
         told.iter().filter_map(|told| if let Told::Event(event) = told { Some(event) } else { None }).collect();
-    assert_eq!(events.len(), 1, "{what}");
-    // Whoever has events of the file before gets this one after them.
-    assert!(events[0].id > START_MS + DAY_MS, "{what}: {}", events[0].id);
-    assert!(rig.archive.runs(10).expect(what).is_empty(), "{what}");
+    let [set_aside, started] = events[..] else { panic!("{what}: {events:?}") };
+    let What::HistorySetAside { file, runs, .. } = &set_aside.what else { panic!("{what}: {set_aside:?}") };
+    assert_eq!((file.as_str(), started.what.has_line()), (name, true), "{what}");
+    // Whoever has events of the file before gets these after them.
+    assert!(set_aside.id > START_MS + DAY_MS && started.id > set_aside.id, "{what}: {}", set_aside.id);
+    assert_eq!(rig.archive.runs(10).expect(what).len() as u64, *runs, "{what}");
     // And so it stays.
     rig.turn_after(60_000);
     assert!(rig.told_states().iter().all(|state| matches!(state, HistoryState::Kept { .. })), "{what}");
@@ -128,7 +130,7 @@ fn damage_that_comes_while_it_runs_is_found_by_writing() {
     let told = rig.told();
     let events: Vec<u64> =
         told.iter().filter_map(|told| if let Told::Event(event) = told { Some(event.id) } else { None }).collect();
-    assert!(matches!(events[..], [id] if id > START_MS + DAY_MS), "{told:?}");
+    assert!(matches!(events[..], [id, next] if id > START_MS + DAY_MS && next > id), "{told:?}");
     assert!(told.iter().any(|told| matches!(told, Told::State(HistoryState::Kept { set_aside: Some(_), .. }))));
 }
 

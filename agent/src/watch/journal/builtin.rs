@@ -7,7 +7,7 @@ use headroom_shared::{
     protocol::run::PlanSummary,
 };
 
-use crate::watch::planned::Card;
+use crate::{train::shortage::MAY_BE_TAKEN, watch::planned::Card};
 
 /// What a plan calls the one phase that such a run has.
 const PHASE: &str = "training";
@@ -81,6 +81,11 @@ pub fn last_words(tail: &str) -> Option<String> {
     let at = tail.match_indices(ERROR).filter(|(at, _)| *at == 0 || tail[..*at].ends_with('\n')).last()?.0;
     let words = tail[at + ERROR.len()..].trim();
     (!words.is_empty()).then(|| words.chars().take(LAST_WORD_CHARS_MAX).collect())
+}
+
+/// Whether last words are that a card's memory does not suffice.
+pub fn says_too_little(words: &str) -> bool {
+    words.contains(MAY_BE_TAKEN)
 }
 
 #[cfg(test)]

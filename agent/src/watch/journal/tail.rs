@@ -1,12 +1,22 @@
 //! The end of what a run printed, which has the message that it died of.
 
+use std::time::Duration;
+
 /// What is kept: the tracebacks of eight processes that fail at once, and ten times that.
 pub const TAIL_BYTES: usize = 256 << 10;
+
+/// A run that prints figures for so long after an out-of-memory message did not die of it. Those that Python held back, and
+/// that it prints as it ends, come all at once; and of several processes one may finish an iteration that another began.
+const WENT_ON: Duration = Duration::from_secs(5);
 
 /// Lines, newest last; the oldest go.
 #[derive(Debug, Default)]
 pub struct Tail {
     text: String,
+    /// There is an out-of-memory message among them.
+    has_message: bool,
+    /// When figures came first behind it.
+    went_on_at: Option<Duration>,
 }
 
 impl Tail {
@@ -18,6 +28,17 @@ impl Tail {
         }
         self.text.push_str(line);
         self.text.push('\n');
+        if line.contains("ut of memory") || line.contains("OutOfMemory") {
+            (self.has_message, self.went_on_at) = (true, None);
+        }
+    }
+
+    /// The run printed figures: it goes on. A message that it went on from for long is none that it dies of, and is
+    /// forgotten with all before it.
+    pub fn went_on(&mut self, now: Duration) {
+        if self.has_message && now.saturating_sub(*self.went_on_at.get_or_insert(now)) >= WENT_ON {
+            *self = Self::default();
+        }
     }
 
     /// What there is; nothing is left.

@@ -2,6 +2,8 @@
 //! dies.
 
 use super::*;
+use std::ops::Range;
+
 use crate::telemetry::Observed;
 use headroom_shared::{
     nanogpt::Source,
@@ -10,7 +12,7 @@ use headroom_shared::{
         gpu::{Gpu, Process, Sample, SlowSample},
         host::HostSample,
         reading::{Reading, Why},
-        run::{Evaluation, Figure},
+        run::{Cause, Evaluation, Figure},
     },
 };
 
@@ -94,7 +96,7 @@ fn a_recorded_run_is_told_whole() {
     assert_eq!(iterations[39].tokens_per_second, Some(768.0 / 0.41884));
     assert_eq!((iterations[39].mfu_printed_percent, iterations[39].mfu_percent), (Some(0.02), None));
     assert!(!all.iter().any(|what| matches!(what, What::RunPlanned { .. } | What::RunOom { .. })));
-    assert_eq!(all.last(), Some(&What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: None }));
+    assert_eq!(all.last(), Some(&What::RunStatus { status: RunStatus::exited(0), energy_joules: None }));
     assert_eq!(all.len(), 2 + 41 + 3 + 2 + 1);
     assert!(ended.saved && ended.out_of_memory.is_none());
 }
@@ -135,7 +137,7 @@ fn no_progress_is_told_once_and_so_is_its_end() {
     assert_eq!(kept.statuses()[1..], [RunStatus::Running]);
     journal.tick(at(2_601));
     journal.end(Ending::Killed(15), at(2_700));
-    assert_eq!(kept.statuses()[3..], [RunStatus::Killed { signal: 15 }]);
+    assert_eq!(kept.statuses()[3..], [RunStatus::killed(15)]);
     let (mut patient, kept, _) = self::journal(Settings { stall: None, ..settings("python train.py") });
     patient.tick(at(1_000_000));
     assert_eq!(kept.statuses(), []);
@@ -166,6 +168,22 @@ fn a_run_that_dies_of_memory_has_its_message() {
         assert!(ended.out_of_memory.is_some_and(|text| text.contains("Traceback")));
         assert_eq!(ended.config.map(|config| config.world_size), Some(2));
     }
+    // Python may print what it held back as it ends, behind the message; then the run did not go on.
+    let iterations = |journal: &mut Journal, seconds: Range<u32>| {
+        for second in seconds {
+            print(journal, &format!("iter {second}: loss 1.0, time 1.00ms, mfu 1.00%\n"), SECOND * second);
+        }
+    };
+    for (figures, dies_of_it) in [(9..11, true), (9..60, false)] {
+        let (mut journal, kept, _) = journal(settings("python train.py"));
+        print(&mut journal, &traceback, SECOND * 8);
+        iterations(&mut journal, figures);
+        print(&mut journal, "Traceback (most recent call last):\nKeyError: 'batch'\n", SECOND * 60);
+        let (ended, _) = journal.end(Ending::Exited(1), SECOND * 61);
+        assert_eq!((oom_of(&kept).is_some(), ended.out_of_memory.is_some()), (dies_of_it, dies_of_it));
+        let cause = dies_of_it.then_some(Cause::OutOfGpuMemory);
+        assert_eq!(kept.statuses().pop().and_then(RunStatus::cause), cause);
+    }
     // One that caught it and went on to its end did not die of it.
     let (mut caught, kept, _) = journal(settings("python train.py"));
     print(&mut caught, &traceback, SECOND);
@@ -181,7 +199,7 @@ fn a_run_that_ends_before_its_config_does_leaves_what_there_is() {
         print(&mut journal, &RECORDED[..end], SECOND);
         let (ended, _) = journal.end(Ending::Killed(9), SECOND);
         assert_eq!(ended.config.is_some(), end >= 25, "{end}");
-        assert_eq!(kept.statuses(), [RunStatus::Killed { signal: 9 }]);
+        assert_eq!(kept.statuses(), [RunStatus::killed(9)]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A run is what its events made of it: the one place that says how, for history and for a page that sees them live.
 
-use super::{Run, RunStatus};
+use super::{Cause, Run, RunStatus};
 use crate::protocol::event::What;
 
 /// Cards of one run at most: more than a machine holds.
@@ -33,6 +33,7 @@ impl Run {
                     self.gpus.push(gpu.clone());
                 }
                 self.gpu_memory_peak_bytes = self.gpu_memory_peak_bytes.max(Some(*bytes));
+                self.gpu_since_ms = self.gpu_since_ms.or(Some(time_ms));
             }
             What::RunOom { message } => self.oom = Some(message.clone()),
             What::RunDiagnosed { diagnosis } => self.diagnosis = Some(diagnosis.clone()),
@@ -63,6 +64,7 @@ impl Run {
             | What::CardFault { .. }
             | What::HistoryPaused { .. }
             | What::HistoryResumed
+            | What::HistorySetAside { .. }
             | What::AgentStarted { .. }
             | What::Unknown => {}
         }
@@ -73,7 +75,8 @@ impl Run {
         if is_final && status != RunStatus::Queued {
             return;
         }
-        self.status = status;
+        // A watcher of an earlier version says it by the message alone.
+        self.status = status.because(self.oom.as_ref().map(|_| Cause::OutOfGpuMemory));
         self.ended_ms = status.has_ended().then_some(time_ms);
     }
 }
@@ -178,6 +181,7 @@ mod tests {
         check(&[seen("b", 5), seen("a", 9), seen("b", 7)], |run| {
             run.gpus = vec!["b".to_owned(), "a".to_owned()];
             run.gpu_memory_peak_bytes = Some(9);
+            run.gpu_since_ms = Some(START_MS);
         });
     }
 
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn how_a_run_ended_is_final_unless_the_agent_goes_on_with_it() {
-        for end in [RunStatus::Exited { code: 1 }, RunStatus::Killed { signal: 9 }] {
+        for end in [RunStatus::exited(1), RunStatus::killed(9)] {
             check(&[(2000, status(end, None)), (3000, status(RunStatus::Queued, None))], |run| {
                 run.status = RunStatus::Queued;
             });
@@ -221,7 +225,7 @@ mod tests {
         let saved = Checkpoint { iter: 20, bytes: 7 };
         run.apply(6000, &What::RunSaved { checkpoint: saved });
         run.apply(7000, &What::RunExplained { message: "why".to_owned(), xid: None });
-        run.apply(7000, &status(RunStatus::Exited { code: 1 }, None));
+        run.apply(7000, &status(RunStatus::exited(1), None));
         assert_eq!((run.ended_ms, run.explanation.as_deref()), (Some(7000), Some("why")));
         run.apply(8000, &status(RunStatus::Queued, None));
         assert_eq!((run.status, run.ended_ms), (RunStatus::Queued, None));

@@ -28,7 +28,7 @@ pub fn Fired(
                     (None, Some(run)) => said::run_name(rig, run),
                     (None, None) => String::new(),
                 };
-                (of, say(&said::alert(&fired.alert)), fired.time_ms, fired.event)
+                (of, said::fired(rig, fired), fired.time_ms, fired.event)
             };
             rig.fired.iter().map(line).collect::<Vec<_>>()
         })

@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn what_can_be_asked_is_what_the_run_allows() {
         let saved = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 10, bytes: 3 << 20 });
-        let ended = RunStatus::Killed { signal: 15 };
+        let ended = RunStatus::killed(15);
         assert_eq!(acts(&watched(RunStatus::Queued, |_| {})), [Act::Remove]);
         assert_eq!(acts(&watched(RunStatus::Running, saved)), [Act::Stop]);
         assert_eq!(acts(&Watched { is_stopping: true, ..watched(RunStatus::Running, saved) }), []);
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(acts(&watched(ended, saved)), [Act::GoOn, Act::Delete]);
         assert_eq!(acts(&watched(ended, |run| (run.max_iters, run.order) = (None, None))), [Act::Delete]);
         let all = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 1000, bytes: 1 });
-        assert_eq!(acts(&watched(RunStatus::Exited { code: 0 }, all)), [Act::Delete], "it did all");
+        assert_eq!(acts(&watched(RunStatus::exited(0), all)), [Act::Delete], "it did all");
         assert!(goes_too(&watched(ended, saved).run).contains("3.0 MiB"));
     }
 

@@ -5,7 +5,7 @@ use headroom_shared::{
     protocol::{
         alert::Settings,
         history::{History, Metric},
-        run::{Contradiction, Figure, Run, RunStatus},
+        run::{Cause, Contradiction, Figure, Run, RunStatus},
     },
 };
 
@@ -43,13 +43,20 @@ pub fn current(rig: &Rig) -> Option<&Watched> {
 
 /// How a run stands.
 pub fn status(status: RunStatus) -> String {
+    // What it died of says more than a number.
+    match status.cause() {
+        Some(Cause::OutOfGpuMemory) => return t(text::RIG_OOM).to_owned(),
+        Some(Cause::OutOfHostMemory) => return t(text::RIG_OOM_HOST).to_owned(),
+        Some(Cause::CardError) => return t(text::RIG_CARD_ERROR).to_owned(),
+        Some(Cause::Other) | None => {}
+    }
     match status {
         RunStatus::Running => t(text::RIG_RUNNING).to_owned(),
         RunStatus::Queued => t(text::RIG_QUEUED).to_owned(),
         RunStatus::Stalled { .. } => t(text::RIG_STALLED).to_owned(),
-        RunStatus::Exited { code: 0 } => t(text::RIG_DONE).to_owned(),
-        RunStatus::Exited { code } => say(&text::rig_exited(code.to_string())),
-        RunStatus::Killed { signal } => say(&text::rig_killed(signal.to_string())),
+        RunStatus::Exited { code: 0, .. } => t(text::RIG_DONE).to_owned(),
+        RunStatus::Exited { code, .. } => say(&text::rig_exited(code.to_string())),
+        RunStatus::Killed { signal, .. } => say(&text::rig_killed(signal.to_string())),
         RunStatus::Lost => t(text::RIG_RUN_LOST).to_owned(),
     }
 }
@@ -59,7 +66,7 @@ pub const fn look(run: &Run) -> &'static str {
     match run.status {
         RunStatus::Running => "live",
         RunStatus::Stalled { .. } | RunStatus::Queued => "stale",
-        RunStatus::Exited { code: 0 } => "done",
+        RunStatus::Exited { code: 0, .. } => "done",
         _ => "failed",
     }
 }

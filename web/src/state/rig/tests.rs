@@ -3,7 +3,7 @@
 use headroom_shared::protocol::{
     alert::Alert,
     reading::Reading,
-    run::{Evaluation, Order, RunStatus},
+    run::{Cause, Evaluation, Order, RunStatus},
 };
 
 use super::{
@@ -92,7 +92,7 @@ fn a_run_is_folded_and_its_losses_from_before_are_put_in_front() {
     let iters: Vec<f64> = rig.runs[0].losses.iterations().iter().map(|point| point.iter as f64).collect();
     assert_eq!((iters.len(), iters[0], iters[10]), (11, 20.0, 300.0));
     assert_eq!(rig.runs[0].losses.evaluations().len(), 1);
-    let ended = What::RunStatus { status: RunStatus::Exited { code: 0 }, energy_joules: Some(3600.0) };
+    let ended = What::RunStatus { status: RunStatus::exited(0), energy_joules: Some(3600.0) };
     rig.hear(ServerMessage::Event(event(12, ended)), false);
     assert_eq!(rig.runs[0].run.ended_ms, Some(T + 12));
     rig.hear(ServerMessage::Event(event(13, What::RunDeleted)), false);
@@ -108,7 +108,7 @@ fn alerts_are_on_until_they_are_over() {
         id,
         time_ms: T,
         run: None,
-        what: What::Alert { alert, gpu: gpu.clone(), value: Some(86.0) },
+        what: What::Alert { alert, gpu: gpu.clone(), value: Some(86.0), status: None },
     };
     rig.hear(ServerMessage::Event(on(1, &gpu)), false);
     rig.hear(ServerMessage::Event(on(2, &Some("GPU-1".to_owned()))), false);
@@ -127,7 +127,7 @@ fn alerts_from_before_the_page_was_opened_are_there_and_so_is_what_happened() {
         id,
         time_ms: T + id,
         run: None,
-        what: What::Alert { alert, gpu: Some(gpu.to_owned()), value: None },
+        what: What::Alert { alert, gpu: Some(gpu.to_owned()), value: None, status: None },
     };
     let fired = Fired { gpu_name: Some("NVIDIA H200".to_owned()), ..Fired::of(&on(5, "GPU-9")).expect("an alert") };
     let mut hello = hello(1, vec![run("a")], 20);
@@ -172,7 +172,7 @@ fn a_day_of_events_stays_within_its_bounds() {
     }
     for n in 0..2 * RUNS_MAX as u64 {
         let mut other = run(&n.to_string());
-        other.status = RunStatus::Exited { code: 0 };
+        other.status = RunStatus::exited(0);
         let started = What::RunStarted { run: Box::new(other) };
         let started = Event { run: Some(n.to_string()), ..event(60_001 + n, started) };
         rig.hear(ServerMessage::Event(started), false);
@@ -224,7 +224,7 @@ fn tells(events: Vec<(u64, What)>, expected: &[&str]) {
 fn what_happened_is_told_once() {
     let of_card = |alert, is_over| match is_over {
         true => What::AlertOver { alert, gpu: Some("GPU-0".to_owned()) },
-        false => What::Alert { alert, gpu: Some("GPU-0".to_owned()), value: None },
+        false => What::Alert { alert, gpu: Some("GPU-0".to_owned()), value: None, status: None },
     };
     let gpu = || "GPU-0".to_owned();
     tells(
@@ -247,12 +247,42 @@ fn what_happened_is_told_once() {
     tells(
         vec![
             (0, What::RunOom { message: "CUDA out of memory.".to_owned() }),
-            (900, status(RunStatus::Exited { code: 1 })),
-            (901, What::Alert { alert: Alert::RunFailed, gpu: None, value: None }),
+            (900, status(RunStatus::exited(1))),
+            (901, What::Alert { alert: Alert::RunFailed, gpu: None, value: None, status: None }),
         ],
-        &["shakespeare-char ran out of memory"],
+        &["shakespeare-char: ran out of GPU memory"],
     );
-    tells(vec![(0, status(RunStatus::Exited { code: 1 }))], &["shakespeare-char: failed with exit code 1"]);
+    tells(vec![(0, status(RunStatus::exited(1)))], &["shakespeare-char: failed with exit code 1"]);
+    for (cause, words) in [
+        (Cause::OutOfGpuMemory, "ran out of GPU memory"),
+        (Cause::OutOfHostMemory, "killed: the machine ran out of memory"),
+        (Cause::CardError, "failed after an error of its GPU"),
+        (Cause::Other, "failed with exit code 1"),
+    ] {
+        let died = RunStatus::exited(1).because(Some(cause));
+        tells(vec![(0, status(died))], &[&format!("shakespeare-char: {words}")]);
+    }
+    let set_aside = |settings| What::HistorySetAside { file: "old.sqlite".to_owned(), runs: 2, settings };
+    let begins =
+        "The history file was damaged. It was set aside as old.sqlite, and a new one begun. With it went its telemetry";
+    tells(vec![(0, set_aside(true))], &[&format!("{begins}; 2 runs and the settings were taken over.")]);
+    let lost = format!("{begins}, alert settings and price per kWh; 2 runs were taken over.");
+    tells(vec![(0, set_aside(false))], &[&lost]);
+}
+
+#[test]
+fn an_alert_of_a_run_that_failed_says_how() {
+    let mut rig = greeted(0);
+    let status = RunStatus::exited(1).because(Some(Cause::OutOfGpuMemory));
+    let ended = What::RunStatus { status, energy_joules: None };
+    let alert = What::Alert { alert: Alert::RunFailed, gpu: None, value: Some(1.0), status: Some(status) };
+    for (id, what) in [(1, ended), (2, alert.clone())] {
+        rig.hear(ServerMessage::Event(event(id, what)), false);
+    }
+    assert_eq!(words::fired(&rig, &rig.fired[0]), "ran out of GPU memory");
+    assert_eq!(words::event(&rig, &event(2, alert)).as_deref(), Some("shakespeare-char: ran out of GPU memory"));
+    rig.runs.clear();
+    assert_eq!(words::fired(&rig, &rig.fired[0]), "failed", "of a run that is not known any more");
 }
 
 #[test]
@@ -262,7 +292,7 @@ fn a_run_that_stands_still_is_told_once_by_whoever_says_it_first() {
     tells(
         vec![
             (0, status(RunStatus::Stalled { since_ms: T })),
-            (900, What::Alert { alert, gpu: None, value: None }),
+            (900, What::Alert { alert, gpu: None, value: None, status: None }),
             (60_000, status(RunStatus::Running)),
             (60_000, What::AlertOver { alert, gpu: None }),
         ],
@@ -270,14 +300,17 @@ fn a_run_that_stands_still_is_told_once_by_whoever_says_it_first() {
     );
     // With other bounds they are at other times, and both are told.
     tells(
-        vec![(0, status(RunStatus::Stalled { since_ms: T })), (300_000, What::Alert { alert, gpu: None, value: None })],
+        vec![
+            (0, status(RunStatus::Stalled { since_ms: T })),
+            (300_000, What::Alert { alert, gpu: None, value: None, status: None }),
+        ],
         &["shakespeare-char: no progress", "shakespeare-char: no progress for 10 min"],
     );
 }
 
 #[test]
 fn a_run_that_was_asked_to_stop_is_stopping_until_it_ended_also_for_a_page_that_comes_later() {
-    let killed = || What::RunStatus { status: RunStatus::Killed { signal: 15 }, energy_joules: None };
+    let killed = || What::RunStatus { status: RunStatus::killed(15), energy_joules: None };
     let mut rig = greeted(10);
     let stops = |rig: &mut Rig, id, what| {
         rig.hear(ServerMessage::Event(event(id, what)), false);

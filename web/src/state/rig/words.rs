@@ -4,7 +4,7 @@ use headroom_shared::{
     decimal,
     protocol::{
         PROTOCOL_VERSION,
-        alert::Alert,
+        alert::{Alert, Fired},
         event::{Event, What},
         gpu::Throttle,
         reading::{Reading, Why},
@@ -155,6 +155,15 @@ pub fn alert(alert: &Alert) -> Text {
     }
 }
 
+/// What an alert that is on says: of a run that failed, how it ended.
+pub fn fired(rig: &Rig, fired: &Fired) -> String {
+    let failed =
+        rig.runs.iter().map(|watched| &watched.run).find(|run| {
+            fired.alert == Alert::RunFailed && Some(&run.id) == fired.run.as_ref() && run.status.has_ended()
+        });
+    failed.map_or_else(|| say(&alert(&fired.alert)), |failed| run::status(failed.status))
+}
+
 /// What a card is called: its name, with its place where there are several.
 pub fn card_name(rig: &Rig, uuid: &str) -> String {
     let name = |name: &str| name.trim_start_matches("NVIDIA ").to_owned();
@@ -193,7 +202,7 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         // It is told that a run runs where it had made no progress.
         What::RunStatus { status: RunStatus::Running, .. } => say(&text::rig_run_goes_on(run)),
         What::RunStatus { status, .. } => format!("{run}: {}", run::status(*status)),
-        What::RunOom { .. } => say(&text::rig_run_oom(run)),
+        What::RunOom { .. } => format!("{run}: {}", t(text::RIG_OOM)),
         What::RunRetried { changes, .. } => {
             let changes = changes.iter().map(|(key, value)| format!("{key}={value}"));
             say(&text::rig_run_retried(run, text::names(changes)))
@@ -203,6 +212,7 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::RunStopping => say(&text::rig_run_stopping(run)),
         What::RunDeleted => say(&text::rig_run_deleted(run)),
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
+        What::Alert { status: Some(status), .. } => format!("{run}: {}", run::status(*status)),
         What::Alert { alert, gpu, .. } => of_card(alert, gpu),
         What::AlertOver { alert, gpu } => say(&text::rig_alert_over(of_card(alert, gpu))),
         What::AlertDismissed { alert, gpu } => say(&text::rig_alert_dismissed(of_card(alert, gpu))),
@@ -211,6 +221,10 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::CardBack { gpu } => say(&text::rig_card_back(card_name(rig, gpu))),
         What::CardFault { gpu, xid } => say(&text::rig_card_fault(card_name(rig, gpu), xid.to_string())),
         What::HistoryPaused { reason } => say(&text::rig_history_paused(reason.as_str())),
+        What::HistorySetAside { file, runs, settings } => {
+            let kept = if *settings { text::rig_history_saved(*runs) } else { text::rig_history_lost(*runs) };
+            format!("{} {}", say(&text::rig_history_set_aside(file.as_str())), say(&kept))
+        }
         What::HistoryResumed => t(text::RIG_HISTORY_RESUMED).to_owned(),
         What::AgentStarted { version } => say(&text::rig_agent_started(version.as_str())),
         _ => return None,

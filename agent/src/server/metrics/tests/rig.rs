@@ -6,7 +6,7 @@ use headroom_shared::protocol::{
     gpu::{Gpu, Process, Sample, SlowSample, Throttle},
     host::HostSample,
     reading::{Reading, Why},
-    run::{Evaluation, Iteration, PlanSummary, Run, RunStatus},
+    run::{Cause, Evaluation, Iteration, PlanSummary, Run, RunStatus},
     state::{DriverState, HistoryState, State},
 };
 
@@ -230,6 +230,7 @@ fn run() -> Run {
         }),
         last_evaluation: Some(Evaluation { iter: 250, train_loss: Some(1.9703), val_loss: Some(2.125) }),
         gpu_memory_peak_bytes: Some(6 * GIB),
+        gpu_since_ms: None,
         energy_joules: Some(3600.0),
         plan: Some(PlanSummary {
             card: "RTX 4070".to_owned(),
@@ -256,7 +257,7 @@ fn ended() -> Run {
         id: "fedcba9876543210".to_owned(),
         name: "gpt2".to_owned(),
         ended_ms: Some(NOW_MS - 30_000),
-        status: RunStatus::Exited { code: 1 },
+        status: RunStatus::exited(1).because(Some(Cause::OutOfGpuMemory)),
         max_iters: None,
         last: None,
         last_evaluation: None,
