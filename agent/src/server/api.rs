@@ -29,7 +29,7 @@ use axum::{
 use headroom_shared::protocol::Scope;
 use serde::de::DeserializeOwned;
 
-use super::{Peer, State, error::Refusal, metrics};
+use super::{Peer, State, connection, error::Refusal, metrics};
 
 /// Bytes of a body: the longest settings have a tenth of it.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -123,6 +123,7 @@ async fn check(
         let Needs::Token(scope) = needs else { return Ok(()) };
         let grant = state.access.judge(bearer(request.headers())?, from)?;
         state.access.count(&grant)?;
+        connection::keep(&request);
         if grant.scope >= scope { Ok(()) } else { Err(Refusal::scope()) }
     })();
     match judged {

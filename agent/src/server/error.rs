@@ -122,6 +122,12 @@ impl Refusal {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
     }
 
+    /// There are as many requests being answered as there may be.
+    pub fn busy() -> Self {
+        let message = "This rig is answering as many requests as it can at once. Try again later.".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "busy", message }
+    }
+
     /// Not asked for as a socket.
     pub fn no_upgrade() -> Self {
         let message = "This is a WebSocket: GET with Upgrade, version 13.".to_owned();
