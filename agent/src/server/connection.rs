@@ -79,8 +79,10 @@ async fn unless_stopped<T>(stopping: &mut watch::Receiver<bool>, outcome: impl F
 
 async fn talk(stream: TcpStream, peer: Peer, line: &Arc<Line>, Setting { app, tls, mut stopping }: Setting) {
     // Before its first byte a connection has no buffer: there may be a thousand.
-    let first_byte = timeout(FIRST_BYTE_TIME_MAX, stream.readable());
-    let Some(Ok(Ok(()))) = unless_stopped(&mut stopping, first_byte).await else { return };
+    // Looking at it waits for it, which `readable` need not.
+    let mut byte = [0];
+    let first_byte = timeout(FIRST_BYTE_TIME_MAX, stream.peek(&mut byte));
+    let Some(Ok(Ok(1))) = unless_stopped(&mut stopping, first_byte).await else { return };
     let stream = Wire::new(StallGuard::new(stream, STALL_TIME_MAX), Arc::clone(line));
     match tls {
         None => Box::pin(requests(stream, peer, line, app, stopping)).await,
