@@ -58,13 +58,15 @@ pub const VIEWERS_MAX: u32 = 1024;
 const GREETINGS_MAX: u32 = 512;
 /// Connections that are taken before all others have their turn. Those that make room for them close their files then,
 /// and what their clients have sent is read: a thousand come before one of them has to go.
-const ACCEPTS_PER_TURN: u32 = 64;
+const ACCEPTS_PER_TURN: u32 = 128;
 /// Files that the program has open besides: its history's, checkpoints that are fetched, the listener, a terminal.
 const OTHER_FILES: u32 = 128;
 /// Files that may have to be open at once.
 pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + WAITING_MAX + WORKING_MAX + ACCEPTS_PER_TURN + OTHER_FILES;
-/// Connections that wait until they are taken. All of a rig's viewers come back at once when it starts anew.
-const BACKLOG: u32 = 1024;
+/// Connections that wait until they are taken, where the system allows as many; Linux does. All of a rig's viewers come
+/// back at once when it starts anew. Where this is full the system drops who comes, who tries again a second later: it
+/// has to last for as long as a busy machine gives the program no turn.
+const BACKLOG: u32 = 4096;
 /// Bytes that wait in the system for one client, which doubles them. A queue of megabytes would show a slow viewer the
 /// past and hide from us that it is slow; one page of ours takes about twice as much in all.
 const SEND_BUFFER_BYTES: u32 = 64 * 1024;
@@ -212,8 +214,6 @@ async fn take(listener: TcpListener, setting: Setting) -> JoinSet<()> {
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, address)) => {
-                // Answers leave in one piece; waiting for more of them only delays.
-                let _ = stream.set_nodelay(true);
                 let line = Line::new(&rooms, network(address.ip()));
                 connections.spawn(connection::answer(stream, Peer(address.ip()), line, setting.clone()));
             }

@@ -83,6 +83,8 @@ async fn talk(stream: TcpStream, peer: Peer, line: &Arc<Line>, Setting { app, tl
     let mut byte = [0];
     let first_byte = timeout(FIRST_BYTE_TIME_MAX, stream.peek(&mut byte));
     let Some(Ok(Ok(1))) = unless_stopped(&mut stopping, first_byte).await else { return };
+    // Answers leave in one piece; waiting for more of them only delays.
+    let _ = stream.set_nodelay(true);
     let stream = Wire::new(StallGuard::new(stream, STALL_TIME_MAX), Arc::clone(line));
     match tls {
         None => Box::pin(requests(stream, peer, line, app, stopping)).await,
