@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Far above what anything takes; a hang becomes a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn headroom(folder: &Path, args: &[&str]) -> Command {
     let binary: OsString = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
@@ -236,6 +236,26 @@ fn a_damaged_file_of_tokens_is_said_at_the_start() {
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("access.json is damaged") && stderr.contains("hint: move "), "{stderr}");
+}
+
+#[cfg(unix)]
+#[test]
+fn it_answers_though_the_system_gives_it_few_files() {
+    let folder = folder();
+    let token = text(&token(folder.path(), &["add", "me"], 0).stdout).to_owned();
+    let serve = headroom(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let mut few = Command::new("sh");
+    // A shell lowers both limits, so that the program cannot raise its own.
+    few.args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\""]).arg(serve.get_program()).args(serve.get_args());
+    few.env("HEADROOM_DATA_DIR", folder.path()).env_remove("JOURNAL_STREAM").stdin(Stdio::null());
+    let agent = Agent::run(few);
+    agent.says("the system allows 100 open files");
+    assert_eq!(agent.rig(&token), 200);
+    // Far more than it can have open: those that wait make room here too.
+    let silent: Vec<TcpStream> = (0..400).map(|_| agent.connect()).collect();
+    assert_eq!(agent.rig(&token), 200);
+    drop(silent);
+    assert_eq!(agent.rig(&token), 200);
 }
 
 /// A certificate for 127.0.0.1, where this machine has what makes one.
