@@ -80,6 +80,11 @@ impl Refusal {
         Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
     }
 
+    /// No such card, and which there are.
+    pub fn no_card(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "no_card", message: message.into() }
+    }
+
     /// A run has no checkpoint to give, and why.
     pub fn no_checkpoint(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code: "no_checkpoint", message: message.into() }
