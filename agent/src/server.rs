@@ -73,9 +73,9 @@ const SEND_BUFFER_BYTES: u32 = 64 * 1024;
 /// Time for answers under way and for sockets to be told, once the server is told to stop.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(3);
 /// Pause after the system refuses a connection, as it does when files run out: retrying at once would only spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The same where some were sent away for it, so that there are files soon.
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// And a further one where nobody could be sent away for it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// What answers are made of.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>, tls: Option<Tls>, s
     let setting = Setting { app: app(Arc::clone(&state)), tls, stopping: state.stopping.subscribe() };
     // A task as those of the connections are: it gets its turn with them, and not before them.
     let mut taking = JoinSet::new();
-    taking.spawn(take(listener, setting));
+    taking.spawn(take(listener, setting, Arc::clone(&state)));
     shutdown.await;
     state.stopping.send_replace(true);
     let ended = async {
@@ -201,7 +201,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>, tls: Option<Tls>, s
 }
 
 /// Takes connections until the server stops, whoever has to make room for them; those that are open then.
-async fn take(listener: TcpListener, setting: Setting) -> JoinSet<()> {
+async fn take(listener: TcpListener, setting: Setting, state: Arc<State>) -> JoinSet<()> {
     let rooms = Arc::new(Rooms::new());
     let mut connections = JoinSet::new();
     let mut stopping = setting.stopping.clone();
@@ -219,7 +219,13 @@ async fn take(listener: TcpListener, setting: Setting) -> JoinSet<()> {
             }
             // It was broken off before it was taken.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(_) => sleep(if rooms.thin() { ACCEPT_PAUSE_MIN } else { ACCEPT_PAUSE }).await,
+            Err(_) => {
+                // Those that were just taken have their turn first: what they have brought is read by then.
+                sleep(ACCEPT_PAUSE_MIN).await;
+                if !rooms.thin() && !state.greetings.thin() {
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
         }
         n_taken += 1;
         if n_taken % ACCEPTS_PER_TURN == 0 {

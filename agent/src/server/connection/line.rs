@@ -51,9 +51,14 @@ impl Rooms {
         }
     }
 
-    /// Sends an eighth of those that wait away, at least one; whether there were any.
+    /// Sends some away of the fuller room, or else of the other; whether there were any.
     pub fn thin(&self) -> bool {
-        self.waiting.thin(self.waiting.n() / 8 + 1) > 0
+        let [fuller, other] = if self.waiting.n() < self.working.n() {
+            [&self.working, &self.waiting]
+        } else {
+            [&self.waiting, &self.working]
+        };
+        fuller.thin() || other.thin()
     }
 }
 

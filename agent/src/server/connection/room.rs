@@ -148,10 +148,11 @@ impl Room {
         Some(Seat { room: Arc::clone(self), address, number, is_kept: false })
     }
 
-    /// Sends some away though nobody wants their seats; how many there were to send.
-    pub fn thin(&self, n: usize) -> usize {
+    /// Sends an eighth away though nobody wants their seats, at least one; whether there was any that may be taken.
+    pub fn thin(&self) -> bool {
         let mut seats = self.seats();
-        (0..n).map_while(|_| seats.oldest(None).map(|oldest| seats.send_away(oldest))).count()
+        let n = seats.n / 8 + 1;
+        (0..n).map_while(|_| seats.oldest(None).map(|oldest| seats.send_away(oldest))).count() > 0
     }
 
     /// Seats that are taken.
@@ -284,11 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_thinned_out_down_to_nobody() {
-        let room = Arc::new(Room::new(8));
-        let holders = [A, B, A, A].map(|address| enter(&room, address));
-        assert_eq!((room.thin(2), asked(&holders)), (2, vec![true, false, true, false]));
-        assert_eq!((room.thin(9), room.n()), (2, 0));
+    fn it_is_thinned_out_down_to_those_that_are_kept() {
+        let room = Arc::new(Room::new(20));
+        let mut holders: Vec<Holder> = [A, A, B].iter().chain(&[A; 13]).map(|address| enter(&room, *address)).collect();
+        holders[2].1.as_mut().expect("there is room").keep();
+        // Two of sixteen and one, and then one at least.
+        assert!(room.thin());
+        assert_eq!((asked(&holders[..5]), room.n()), (vec![true, true, false, true, false], 13));
+        let n = (0..100).take_while(|_| room.thin()).count();
+        assert!((2..13).contains(&n), "{n}");
+        assert_eq!((holders[2].0.is_asked(), room.n()), (false, 1));
     }
 
     #[tokio::test(start_paused = true)]

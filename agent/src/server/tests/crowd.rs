@@ -48,10 +48,6 @@ use crate::{
 
 /// What the issue of all this asks for.
 const MANY: usize = 10_000;
-/// Enough of those who take a place of some kind to take all of them twice.
-const ENOUGH: usize = 2 * (WAITING_MAX + WORKING_MAX) as usize;
-const _: () = assert!(ENOUGH > 2 * GREETINGS_MAX as usize);
-
 /// One test at a time has so many files open.
 async fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
@@ -102,6 +98,15 @@ impl Crowd {
             ),
         }
         .into_bytes()
+    }
+
+    /// More than there are places for: a hundred have to make room.
+    fn enough(self) -> usize {
+        100 + match self {
+            Self::Silent | Self::HalfHead | Self::ClientHello => WAITING_MAX,
+            Self::NoBody | Self::TakesNothing => WORKING_MAX,
+            Self::NoHello => GREETINGS_MAX,
+        } as usize
     }
 
     /// So many of them, who stay.
@@ -189,7 +194,7 @@ async fn a_crowd_that_stays_keeps_nobody_out() {
     for crowd in Crowd::PLAIN {
         let server = Server::start().await;
         let mut viewer = server.viewer().await;
-        let n = at_once(if crowd == Crowd::Silent { MANY } else { ENOUGH });
+        let n = at_once(if crowd == Crowd::Silent { MANY } else { crowd.enough() });
         let held = crowd.gather(&server, n).await;
         is_well_in_time(&server).await;
         is_heard(&mut viewer).await;
@@ -205,9 +210,10 @@ async fn a_crowd_that_never_ends_keeps_nobody_out() {
     for crowd in Crowd::PLAIN {
         let server = Server::start().await;
         let mut viewer = server.viewer().await;
-        let endless = Endless::start(server.address, crowd.brings(&server), at_once(ENOUGH));
-        endless.opens(ENOUGH).await;
-        for _ in 0..5 {
+        let n = at_once(crowd.enough());
+        let endless = Endless::start(server.address, crowd.brings(&server), n);
+        endless.opens(n).await;
+        for _ in 0..2 {
             is_well_in_time(&server).await;
             is_heard(&mut viewer).await;
         }
@@ -250,8 +256,8 @@ async fn what_a_token_fetches_is_fetched_to_its_end() {
     let mut answer = vec![0; 15];
     slow.read_exact(&mut answer).await.expect("an answer");
     assert_eq!(answer, b"HTTP/1.1 200 OK");
-    // They came later, and there are twice as many as places.
-    let held = Crowd::TakesNothing.gather(&server, 2 * WORKING_MAX as usize).await;
+    // They came later, and there are more of them than places.
+    let held = Crowd::TakesNothing.gather(&server, Crowd::TakesNothing.enough()).await;
     is_well_in_time(&server).await;
     timeout(PATIENCE, slow.read_to_end(&mut answer)).await.expect("in time").expect("nobody cuts it off");
     assert!(answer.ends_with(&[7; 64]) && answer.len() > LARGE_BYTES);
@@ -320,12 +326,13 @@ async fn handshakes_that_are_not_finished_keep_nobody_out() {
     let is_answered = async || timeout(PATIENCE, is_answered()).await.expect("in time");
     is_answered().await;
     for crowd in [Crowd::Silent, Crowd::ClientHello] {
-        let held = crowd.gather(&server, at_once(ENOUGH)).await;
+        let held = crowd.gather(&server, at_once(crowd.enough())).await;
         is_answered().await;
         drop(held);
-        let endless = Endless::start(server.address, crowd.brings(&server), at_once(ENOUGH));
-        endless.opens(ENOUGH).await;
-        for _ in 0..5 {
+        let n = at_once(crowd.enough());
+        let endless = Endless::start(server.address, crowd.brings(&server), n);
+        endless.opens(n).await;
+        for _ in 0..2 {
             is_answered().await;
         }
         endless.opens(100).await;
