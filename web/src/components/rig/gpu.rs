@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use super::Desk;
 use crate::{
     browser,
-    components::dynamic::{IntoPart, Part, flag, part, some_words, words},
+    components::dynamic::{IntoPart, Part, flag, part_of, some_words, words},
     state::{
         format,
         rig::{
@@ -34,13 +34,13 @@ pub fn Gpus(
     desk: Desk,
 ) -> impl IntoView {
     // Rows are made anew where a card comes, goes, is lost or split, and never for a reading.
-    let cards = Memo::new(move |_| {
+    let cards = move || {
         let of = |rig: &Rig, card: &Card| (card.gpu.uuid.clone(), card.gpu.present, plan_for(rig, card).is_some());
         desk.about(|rig| rig.cards.iter().map(|card| of(rig, card)).collect::<Vec<_>>())
-    });
-    part(move || {
+    };
+    part_of(cards, move |cards| {
         let rows: Vec<_> =
-            cards.get().into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
+            cards.into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
         (!rows.is_empty()).then(|| view! { <section class="gpus" aria-label=t(text::RIG_CARDS)>{rows}</section> })
     })
 }
