@@ -84,11 +84,14 @@ fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
 #[test]
 fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
     rig("where_nothing_can_be_started_the_page_says_what_would_allow_it", async |page, agent| {
-        let none = json!({ "unavailable": "No folder is allowed.", "configs": [], "datasets": [], "devices": [] });
-        agent.answer_rest("GET /api/training", 200, none);
+        let none = |why: &str| json!({ "unavailable": why, "configs": [], "datasets": [], "devices": [] });
+        agent.answer_rest("GET /api/training", 200, none("So: `headroom serve --train FOLDER` names one."));
         open_paired(page).await;
-        until_says(page, ORDERS, "headroom serve --train DIR").await;
-        until_says(page, ORDERS, "No folder is allowed.").await;
+        until_says(page, ORDERS, "headroom serve --train FOLDER").await;
+        assert!(!page.text(ORDERS).await.contains("names one"), "the page says it, and says it once");
+        agent.answer_rest("GET /api/training", 200, none("The folder that --train names cannot be used."));
+        go(page, "rig").await;
+        until_says(page, ORDERS, "cannot be used").await;
         assert!(page.value::<bool>("!document.querySelector('#start')").await);
         agent.answer_rest("GET /api/training", 503, json!({ "code": "busy", "message": "Not now." }));
         go(page, "rig").await;

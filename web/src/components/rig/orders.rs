@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The command that allows it.
-const ALLOW: &str = "headroom serve --train DIR";
+const ALLOW: &str = "headroom serve --train FOLDER";
 /// Choices of a list at most: more nobody reads.
 const CHOICES_MAX: usize = 500;
 /// Letters of a run's name at most, as the agent takes it.
@@ -35,13 +35,16 @@ pub fn Orders(
         (true, Allowed::Failed(why)) => {
             view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_part()
         }
-        (true, Allowed::Is(Training { unavailable: Some(why), .. })) => view! {
+        // The agent names the command where none was given; then the page says it in its own language.
+        (true, Allowed::Is(Training { unavailable: Some(why), .. })) if why.contains(ALLOW) => view! {
             <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
             <pre class="rig__command" tabindex="0">{ALLOW}</pre>
-            // In the agent's own words, which are English.
-            <p class="rig__hint" lang="en">{why}</p>
         }
         .into_part(),
+        // In the agent's own words, which are English.
+        (true, Allowed::Is(Training { unavailable: Some(why), .. })) => {
+            view! { <p class="rig__hint" lang="en">{why}</p> }.into_part()
+        }
         (true, Allowed::Is(training)) => order(desk, training),
     };
     view! {

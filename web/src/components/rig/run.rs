@@ -12,7 +12,7 @@ use crate::{
     state::{
         rig::{
             memory::RunMemory,
-            run::{self, Fact, facts, share_done},
+            run::{self, Fact, facts, not_given, share_done},
         },
         rig_charts::{kind::Kind, plot::Frame},
     },
@@ -61,7 +61,11 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
     let all = move || {
         let counted = desk.run_history.with(|fetched| fetched.history().and_then(run::joules));
         let now_ms = desk.agent_now_ms();
-        desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
+        desk.settings.with(|settings| {
+            let told =
+                |run: &Run| [facts(run, settings, counted, now_ms), desk.look(|rig| not_given(rig, run))].concat();
+            of(desk, id, told).unwrap_or_default()
+        })
     };
     let explained = move || of(desk, id, |run| run.explanation.clone()).flatten();
     let unplanned = move || of(desk, id, run::unplanned).flatten();

@@ -264,6 +264,7 @@ fn Plot(
                             d=words(move || plot.with(|plot| plot.others.get(at).map(|lines| lines[line].clone())).unwrap_or_default()) />
                     }).collect_view()}
                     <path class="rig-chart__iterations" d=path(|plot| &plot.iterations) />
+                    <path class="rig-chart__dots rig-chart__dots--2" d=path(|plot| &plot.dots[2]) />
                     <path class="rig-chart__smooth" d=path(|plot| plot.smooth.as_ref().map_or("", |(line, _)| line)) />
                     <path class="rig-chart__line rig-chart__line--0" d=path(|plot| &plot.evaluations[0]) />
                     <path class="rig-chart__dots rig-chart__dots--0" d=path(|plot| &plot.dots[0]) />
