@@ -141,7 +141,8 @@ fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
         assert_eq!(agent.requests("DELETE /api/runs/").len(), 0);
         page.click("#act-delete").await;
         until_asked(page, agent, &format!("DELETE /api/runs/{RUN}"), 1).await;
-        happens(agent, 5, json!({ "kind": "run_deleted" }));
+        happens(agent, 5, json!({ "kind": "run_deleted", "name": "of the past" }));
+        until_says(page, "[data-testid=log]", "of the past was deleted").await;
         until_says(page, "[data-testid=run]", "No run yet").await;
         page.browser.console().await;
     });

@@ -333,7 +333,7 @@ mod tests {
         let mut rig = Rig::default();
         for (id, status) in [("b", RunStatus::Queued), ("a", RunStatus::Running)] {
             let losses = crate::state::rig_charts::losses::Losses::default();
-            rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, is_stopping: false });
+            rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, stopping_ms: None });
         }
         assert_eq!(current(&rig).map(|watched| watched.run.id.as_str()), Some("a"));
         let waits = facts(&rig.runs[0].run, &Settings::default(), None, T + 5000);

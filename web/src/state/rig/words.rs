@@ -201,7 +201,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         // For the first time, or again.
         What::RunResumed { .. } => format!("{run}: {}", t(text::RIG_RUNNING)),
         What::RunStopping => say(&text::rig_run_stopping(run)),
-        What::RunDeleted => say(&text::rig_run_deleted(run)),
+        // The run itself is gone.
+        What::RunDeleted { name } => say(&text::rig_run_deleted(name.clone().unwrap_or(run))),
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
         What::Alert { alert, gpu, .. } => of_card(alert, gpu),
         What::AlertOver { alert, gpu } => say(&text::rig_alert_over(of_card(alert, gpu))),
