@@ -6,7 +6,7 @@ use leptos::{ev, html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
 use super::{
-    frame::{Cursor, Levels, Ticks, grid, is_mouse, percent, share_at, width_of},
+    frame::{Cursor, Levels, Ticks, grid, is_mouse, percent, share_at, whole_percent, width_of},
     per_frame::PerFrame,
 };
 use crate::{
@@ -241,7 +241,7 @@ fn Plot(
         event.prevent_default();
         pointed.set(share);
     };
-    let value = move || (pointed.get().unwrap_or(1.0) * 100.0).round().to_string();
+    let value = move || whole_percent(pointed.get().unwrap_or(1.0));
     let said = move || read.get().map_or_else(|| summary.get(), |(_, said)| said).join(" ");
     let path = move |of: fn(&LossPlot) -> &str| words(move || plot.with(|plot| of(plot).to_owned()));
     let lines = move || {
