@@ -79,7 +79,7 @@ impl Default for Request {
 const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "ckpt",
-        value: Some("DIR"),
+        value: Some("FOLDER"),
         doc: "A run's out_dir, a folder with model.safetensors, or a\nsafetensors file",
         set: |request, path| {
             request.ckpt = Some(path.into());
@@ -138,7 +138,7 @@ pub fn help() -> String {
         "\
 Lets a model write: prints the prompt, and what comes after it, as it comes.
 
-Usage: headroom sample --ckpt DIR [--prompt TEXT] [OPTIONS]
+Usage: headroom sample --ckpt FOLDER [--prompt TEXT] [OPTIONS]
 
 Options:
 {}
@@ -169,7 +169,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         print::data(&help())?;
         return Ok(Exit::Success);
     }
-    let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "DIR" })?;
+    let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "FOLDER" })?;
     write(&request, path)
 }
 
