@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod byte_bpe;
+mod file;
 
 use std::collections::HashSet;
 
@@ -12,6 +13,8 @@ use headroom_shared::{
 };
 use thiserror::Error;
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
+
+pub use file::tokenizer_json;
 
 /// GPT-2's token that ends a document, as a prompt may spell it.
 const END_OF_TEXT: &str = "<|endoftext|>";
