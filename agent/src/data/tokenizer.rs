@@ -80,6 +80,14 @@ impl Tokenizer {
         }
     }
 
+    /// What a text begins with where nobody says it.
+    pub fn beginning(&self) -> char {
+        match self {
+            Self::Char(tokenizer) => tokenizer.beginning(),
+            Self::Gpt2 => '\n',
+        }
+    }
+
     /// The ids of a prompt. With GPT-2, `<|endoftext|>` is the token of that name, as in nanoGPT's sample.py.
     ///
     /// # Errors
