@@ -74,6 +74,10 @@ async fn are_cut_alike(page: &Page, token: &str) {
     let golden: Vec<_> = golden.into_iter().filter(|(text, _)| !text.is_empty() && text != "<|endoftext|>").collect();
     assert!(golden.len() > 40);
     let tokenizer: Value = asked_json(page, token, "/api/tokenizers/gpt2").await;
+    // The worker had it before, so that the agent says no more than that it is still the same.
+    let sent = "performance.getEntriesByType('resource').find(({ name }) => name.endsWith('/gpt2')).transferSize";
+    let sent_bytes: u64 = page.value(sent).await;
+    assert!((1..100_000).contains(&sent_bytes), "{sent_bytes} bytes");
     let tokenizer = ByteBpe::from_tokenizer_json(tokenizer.to_string().as_bytes()).expect("GPT-2's");
     let prompts: Vec<&str> = golden.iter().map(|(text, _)| text.as_str()).collect();
     let runs = asked_json(page, token, "/api/runs").await;
