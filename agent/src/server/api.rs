@@ -13,6 +13,7 @@ mod runs;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tokenizer;
 mod training;
 
 use std::{sync::Arc, time::Duration};
@@ -84,6 +85,7 @@ const ROUTES: &[Route] = &[
         needs: VIEW,
         answer: || routing::get(checkpoint::answer),
     },
+    Route { method: "GET", path: "/api/tokenizers/gpt2", needs: VIEW, answer: || routing::get(tokenizer::answer) },
     Route { method: "GET", path: "/api/settings", needs: VIEW, answer: || routing::get(settings::get) },
     Route { method: "PUT", path: "/api/settings", needs: CONTROL, answer: || routing::put(settings::put) },
     Route {

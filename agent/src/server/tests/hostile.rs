@@ -70,7 +70,15 @@ async fn no_foreign_page_asks_or_pairs() {
     let bearer = format!("Authorization: Bearer {}", server.place.control);
     for origin in ["null", "http://evil.example", "https://127.0.0.1"] {
         let lines = [bearer.as_str(), &format!("Origin: {origin}")];
-        for path in ["/api/rig", "/api/runs", "/api/training", "/api/runs/ab/checkpoint", "/api/settings", "/metrics"] {
+        for path in [
+            "/api/rig",
+            "/api/runs",
+            "/api/training",
+            "/api/runs/ab/checkpoint",
+            "/api/tokenizers/gpt2",
+            "/api/settings",
+            "/metrics",
+        ] {
             let answer = server.request("GET", path, &lines).await;
             assert_eq!(answer.status, 403, "{path} {origin}");
             assert!(answer.body.contains("foreign_origin"), "{answer:?}");
