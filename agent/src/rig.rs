@@ -121,7 +121,7 @@ impl Tellers {
     fn event(&self, event: Event) {
         self.owners().event(event.run.as_deref(), &event.what);
         // A device is free, or something waits.
-        if matches!(event.what, What::RunStarted { .. } | What::RunStatus { .. } | What::RunDeleted) {
+        if matches!(event.what, What::RunStarted { .. } | What::RunStatus { .. } | What::RunDeleted { .. }) {
             self.bell.ring();
         }
         self.news.put(News::Event(event.clone()));

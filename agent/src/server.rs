@@ -35,16 +35,17 @@ use std::{
 
 use axum::{Router, extract::FromRequestParts, http::request::Parts, middleware, routing::get};
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpSocket},
     sync::{Semaphore, watch},
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::{sleep, timeout},
 };
 
-use access::Access;
+use access::{Access, network};
 use api::checkpoint::CHECKPOINT_READS_MAX;
 use archive::Archive;
 use assets::Assets;
+use connection::{Line, Rooms, Setting, WAITING_MAX, WORKING_MAX, room::Room};
 use error::Refusal;
 use host::Hosts;
 use hub::Hub;
@@ -53,22 +54,28 @@ use tls::Tls;
 
 /// Viewers at once: a class with its phones, or every page that a fleet's owners leave open.
 pub const VIEWERS_MAX: u32 = 1024;
-/// Sockets at once whose client did not say yet who it is. They have five seconds.
-const GREETINGS_MAX: u32 = 256;
-/// Connections at once that are no sockets; further ones wait in the system's queue. A browser opens six.
-const CONNECTIONS_MAX: u32 = 512;
+/// Sockets at once whose client did not say yet who it is. They have five seconds, and less where more come: the oldest
+/// makes room.
+const GREETINGS_MAX: u32 = 512;
+/// Connections that are taken before all others have their turn. Those that make room for them close their files then,
+/// and what their clients have sent is read: a thousand come before one of them has to go.
+const ACCEPTS_PER_TURN: u32 = 128;
 /// Files that the program has open besides: its history's, checkpoints that are fetched, the listener, a terminal.
 const OTHER_FILES: u32 = 128;
 /// Files that may have to be open at once.
-pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + CONNECTIONS_MAX + OTHER_FILES;
-/// Connections that wait until they are taken. All of a rig's viewers come back at once when it starts anew.
-const BACKLOG: u32 = 1024;
+pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + WAITING_MAX + WORKING_MAX + ACCEPTS_PER_TURN + OTHER_FILES;
+/// Connections that wait until they are taken, where the system allows as many; Linux does. All of a rig's viewers come
+/// back at once when it starts anew. Where this is full the system drops who comes, who tries again a second later: it
+/// has to last for as long as a busy machine gives the program no turn.
+const BACKLOG: u32 = 4096;
 /// Bytes that wait in the system for one client, which doubles them. A queue of megabytes would show a slow viewer the
 /// past and hide from us that it is slow; one page of ours takes about twice as much in all.
 const SEND_BUFFER_BYTES: u32 = 64 * 1024;
 /// Time for answers under way and for sockets to be told, once the server is told to stop.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(3);
 /// Pause after the system refuses a connection, as it does when files run out: retrying at once would only spin.
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// And a further one where nobody could be sent away for it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// What answers are made of.
@@ -93,7 +100,7 @@ pub struct State {
     /// Places of those who watch.
     viewers: Semaphore,
     /// Places of sockets whose client did not say yet who it is.
-    greetings: Arc<Semaphore>,
+    greetings: Arc<Room>,
     /// Places of answers that read one.
     checkpoint_reads: Arc<Semaphore>,
     /// Turns true once.
@@ -120,7 +127,7 @@ impl State {
             name,
             session,
             viewers: Semaphore::new(VIEWERS_MAX as usize),
-            greetings: Arc::new(Semaphore::new(GREETINGS_MAX as usize)),
+            greetings: Arc::new(Room::new(GREETINGS_MAX)),
             checkpoint_reads: Arc::new(Semaphore::new(CHECKPOINT_READS_MAX)),
             stopping: watch::Sender::new(false),
         }
@@ -128,7 +135,7 @@ impl State {
 
     /// Waits until every socket was told and has ended.
     async fn sockets_end(&self) {
-        let _ = self.greetings.acquire_many(GREETINGS_MAX).await;
+        self.greetings.emptied().await;
         let _ = self.viewers.acquire_many(VIEWERS_MAX).await;
     }
 }
@@ -153,6 +160,7 @@ pub fn app(state: Arc<State>) -> Router {
         .method_not_allowed_fallback(async || Refusal::method())
         .fallback(assets::page)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), host::check))
+        .layer(middleware::from_fn(connection::refuse))
         .layer(middleware::from_fn(error::dress))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), share::share))
         // Outermost, so that a refusal carries them too.
@@ -177,48 +185,52 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Answers connections until `shutdown` resolves, then ends those that are open, within a limit.
 pub async fn serve(listener: TcpListener, state: Arc<State>, tls: Option<Tls>, shutdown: impl Future<Output = ()>) {
-    let app = app(Arc::clone(&state));
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
-    let mut connections = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut shutdown => break,
-            accepted = accept(&listener, &slots) => accepted,
-        };
-        while connections.try_join_next().is_some() {}
-        let Some((stream, peer, slot)) = accepted else { continue };
-        let connection = connection::answer(stream, tls.clone(), peer, app.clone(), state.stopping.subscribe());
-        connections.spawn(async move {
-            connection.await;
-            drop(slot);
-        });
-    }
-    drop(listener);
+    let setting = Setting { app: app(Arc::clone(&state)), tls, stopping: state.stopping.subscribe() };
+    // A task as those of the connections are: it gets its turn with them, and not before them.
+    let mut taking = JoinSet::new();
+    taking.spawn(take(listener, setting, Arc::clone(&state)));
+    shutdown.await;
     state.stopping.send_replace(true);
     let ended = async {
-        while connections.join_next().await.is_some() {}
+        if let Some(Ok(mut connections)) = taking.join_next().await {
+            while connections.join_next().await.is_some() {}
+        }
         state.sockets_end().await;
     };
     // Whoever has not finished by then is cut off as the set is dropped.
     let _ = timeout(SHUTDOWN_TIME_MAX, ended).await;
 }
 
-/// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, Peer, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, address)) => {
-            // Answers leave in one piece; waiting for more of them only delays.
-            let _ = stream.set_nodelay(true);
-            Some((stream, Peer(address.ip()), slot))
+/// Takes connections until the server stops, whoever has to make room for them; those that are open then.
+async fn take(listener: TcpListener, setting: Setting, state: Arc<State>) -> JoinSet<()> {
+    let rooms = Arc::new(Rooms::new());
+    let mut connections = JoinSet::new();
+    let mut stopping = setting.stopping.clone();
+    let mut n_taken = 0;
+    loop {
+        let accepted = tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => return connections,
+            accepted = listener.accept() => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, address)) => {
+                let line = Line::new(&rooms, network(address.ip()));
+                connections.spawn(connection::answer(stream, Peer(address.ip()), line, setting.clone()));
+            }
+            // It was broken off before it was taken.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => {
+                // Those that were just taken have their turn first: what they have brought is read by then.
+                sleep(ACCEPT_PAUSE_MIN).await;
+                if !rooms.thin() && !state.greetings.thin() {
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
         }
-        Err(_) => {
-            sleep(ACCEPT_PAUSE).await;
-            None
+        n_taken += 1;
+        if n_taken % ACCEPTS_PER_TURN == 0 {
+            yield_now().await;
         }
     }
 }

@@ -190,7 +190,7 @@ fn the_command_line_is_checked() {
     folder.put("a.txt", HELLO);
     for (args, said) in [
         (&["--out=x"][..], "data prepare needs FILE, or builtin"),
-        (&["a.txt"], "data prepare needs --out DIR"),
+        (&["a.txt"], "data prepare needs --out FOLDER"),
         (&["a.txt", "b.txt", "--out=x"], "data prepare takes no \"b.txt\""),
         (&["a.txt", "--out=x", "--tokenizer=bpe"], "--tokenizer: \"bpe\" is none of char, gpt2"),
         (&["a.txt", "--out="], "--out: a folder has a name"),

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Far above what anything takes; a hang becomes a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn headroom(folder: &Path, args: &[&str]) -> Command {
     let binary: OsString = std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into());
@@ -236,6 +236,35 @@ fn a_damaged_file_of_tokens_is_said_at_the_start() {
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("access.json is damaged") && stderr.contains("hint: move "), "{stderr}");
+}
+
+#[cfg(unix)]
+#[test]
+fn it_answers_though_the_system_gives_it_few_files() {
+    let folder = folder();
+    let token = text(&token(folder.path(), &["add", "me"], 0).stdout).to_owned();
+    let serve = headroom(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let mut few = Command::new("sh");
+    // A shell lowers both limits, so that the program cannot raise its own.
+    few.args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\""]).arg(serve.get_program()).args(serve.get_args());
+    few.env("HEADROOM_DATA_DIR", folder.path()).env_remove("JOURNAL_STREAM").stdin(Stdio::null());
+    let agent = Agent::run(few);
+    agent.says("the system allows 100 open files");
+    assert_eq!(agent.rig(&token), 200);
+    // Far more than it can have open, that say nothing or half of something: they make room here too.
+    let host = &agent.host;
+    let body = format!("POST /api/pair HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nContent-Length: 9\r\n\r\n");
+    for brings in ["", "GET /", &body.replace("\r\n\r\n", "\r\nContent-Type: application/json\r\n\r\n{")] {
+        let held: Vec<TcpStream> = (0..300)
+            .map(|_| {
+                let mut stream = agent.connect();
+                let _ = stream.write_all(brings.as_bytes());
+                stream
+            })
+            .collect();
+        assert_eq!(agent.rig(&token), 200, "{brings}");
+        drop(held);
+    }
 }
 
 /// A certificate for 127.0.0.1, where this machine has what makes one.

@@ -129,6 +129,16 @@ impl CharTokenizer {
         self.vocab.get(usize::try_from(id).ok()?).copied()
     }
 
+    /// What a text begins with where nobody says it, as a model goes on from one token at least: a new line, as in nanoGPT's
+    /// sample.py; where the vocabulary has none a capital letter, a blank, or its first character.
+    #[must_use]
+    pub fn beginning(&self) -> char {
+        let capital = || self.vocab.iter().copied().find(char::is_ascii_uppercase);
+        let known = |char: char| self.id(char).map(|_| char);
+        let first = || self.vocab.first().copied();
+        known('\n').or_else(capital).or_else(|| known(' ')).or_else(first).unwrap_or('\n')
+    }
+
     /// The ids of a text.
     ///
     /// # Errors

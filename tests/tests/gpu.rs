@@ -21,9 +21,11 @@ use tempfile::TempDir;
 /// Why nothing was tried.
 const UNNAMED: &str = "HEADROOM_XTASK and what it measures with are not set; `cargo xtask test` sets them";
 
-/// Stands in for NVIDIA's checker: runs the program that it is given, and says what the real one does at its end.
+/// Stands in for NVIDIA's checker: runs the program that it is given, without kernels of NVIDIA's own, and says what the
+/// real one does at its end.
 const SANITIZER: &str = r#"#!/bin/sh
 [ "$1" = --tool ] && [ "$3" = --error-exitcode ] || exit 2
+[ "$HEADROOM_CUBLASLT" = off ] || exit 2
 tool=$2
 shift 4
 "$@" || exit
@@ -31,6 +33,24 @@ case $tool in
 memcheck) echo "========= ERROR SUMMARY: 0 errors" ;;
 racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" ;;
 esac
+"#;
+
+/// Stands in for llm.c's program: divides by how often it is to evaluate, and prints what the real one does of a step.
+const LLMC: &str = r#"#!/bin/sh
+every=20
+while [ $# -gt 1 ]; do
+  case $1 in
+  -v) every=$2 ;;
+  -x) steps=$2 ;;
+  esac
+  shift 2
+done
+echo $((1 % every)) || exit
+step=0
+while [ $step -lt "$steps" ]; do
+  step=$((step + 1))
+  echo "step    $step/$steps | loss 9.5 (+nanz)| norm 2.1 (+nanz)| lr 3e-06 | 2.00 ms | 44.4% bf16 MFU | 718000 tok/s"
+done
 "#;
 
 /// A machine, and the programs.
@@ -107,7 +127,11 @@ fn every_step_works_on_the_emulated_card() {
     let Some(machine) = Machine::new() else {
         return skip("every_step_works_on_the_emulated_card", UNNAMED);
     };
-    let (output, lines) = machine.gpu(&Card::default(), &[]);
+    // Carried from elsewhere, it is no program any more.
+    let llmc = machine.folder.path().join("llm.c");
+    fs::create_dir_all(&llmc).expect("a folder");
+    fs::write(llmc.join("train_gpt2cu"), LLMC).expect("a script");
+    let (output, lines) = machine.gpu(&Card::default(), &["--llmc", &llmc.display().to_string()]);
     let said = errors(&output);
     assert!(output.status.success(), "{said}");
     let steps = of_kind(&lines, "step");
@@ -122,21 +146,20 @@ fn every_step_works_on_the_emulated_card() {
         training["allocated_bytes"].is_u64() && training["allocated_bytes"] == training["planned_bytes"],
         "{training}"
     );
+    assert!(training["multiplied_by"].is_string(), "{training}");
     let [losses] = of_kind(&lines, "agreement_of_losses")[..] else { panic!("one comparison: {said}") };
     assert!(losses["off_max"].as_f64().is_some_and(|off| off < 0.01), "{losses}");
     let ops = of_kind(&lines, "op");
     assert!(ops.len() > 30 && ops.iter().any(|op| op["of_gemm_ceiling"].is_f64()), "{ops:?}");
     let ours = of_kind(&lines, "speed").into_iter().filter(|line| line["who"] == "headroom");
     assert_eq!(ours.filter(|line| line["tokens_per_second"].is_f64()).count(), 4, "{said}");
-    for (who, reason) in
-        [("llm.c", "--llmc names no checkout of it"), ("nanogpt_compile", "--nanogpt names no checkout")]
-    {
-        let there = of_kind(&lines, "speed").into_iter().filter(|line| line["who"] == who);
-        assert!(
-            there.clone().count() > 0
-                && there.into_iter().all(|line| line["reason"].as_str().is_some_and(|text| text.starts_with(reason)))
-        );
-    }
+    let of = |who: &str| of_kind(&lines, "speed").into_iter().filter(|line| line["who"] == who).collect::<Vec<_>>();
+    let theirs = of("llm.c");
+    assert!(theirs.len() == 4 && theirs.iter().all(|line| line["iteration_ms"] == 2.0), "{theirs:?}");
+    let theirs = of("nanogpt_compile");
+    let is_absent =
+        |line: &&Value| line["reason"].as_str().is_some_and(|text| text.starts_with("--nanogpt names no checkout"));
+    assert!(theirs.len() == 2 && theirs.iter().all(is_absent), "{theirs:?}");
     let bars = of_kind(&lines, "bar");
     assert!(bars.len() >= 5 && bars.iter().all(|bar| bar["holds"] == true), "{bars:?}");
 }

@@ -1,4 +1,4 @@
-// A run's checkpoint on another machine as a file for the worker's program, and what the program tells as plain words for
+// A run's checkpoint on another machine as files for the worker's program, and what the program tells as plain words for
 // the page of a rig. In this language, as the program has no room for more: the bar of `cargo xtask size` stands.
 
 // Bytes that are asked for at once, where so many follow: a model has parameters of few bytes, and a request takes its
@@ -14,8 +14,8 @@ const HEADER_BYTES_MAX = 100_000_000;
 // Marks of messages are in shared/src/demo/plain.rs.
 const post = postMessage.bind(globalThis);
 
-// Opens the checkpoint at an address of the agent's: an object that is read as a chosen file is. `words` is the address of
-// the texts of what is told from now on.
+// Opens the checkpoint at an address of the agent's: an object that is read as a chosen file is, and beside it GPT-2's
+// tokenizer where that is the checkpoint's. `words` is the address of the texts of what is told from now on.
 export const open = async ({ address, token, words }) => {
   const texts = await fetch(words).catch(() => null);
   post(`t${texts?.ok ? await texts.text() : ""}`);
@@ -27,15 +27,20 @@ export const open = async ({ address, token, words }) => {
   // Where the weights end; nothing behind them is asked for.
   let end = 0;
   let part = { first: 0, bytes: new Uint8Array() };
-  const fetchPart = async (first, last) => {
+  // What failed for good is not asked for again.
+  const got = async (attempt) => {
+    if (failed) throw new Error(failed);
     try {
-      const { bytes, ...about } = await again(() => tryPart(address, token, tag, first, last));
-      ({ tag, size } = about);
-      part = { first, bytes };
+      return await again(attempt);
     } catch ([kind, said]) {
       failed = `x${kind} ${said}`;
       throw new Error(said);
     }
+  };
+  const fetchPart = async (first, last) => {
+    const { bytes, ...about } = await got(() => tryPart(address, token, tag, first, last));
+    ({ tag, size } = about);
+    part = { first, bytes };
   };
   const read = async (first, behind) => {
     const isThere = () => first >= part.first && behind <= part.first + part.bytes.length;
@@ -46,6 +51,9 @@ export const open = async ({ address, token, words }) => {
     return part.bytes.slice(first - part.first, behind - part.first).buffer;
   };
 
+  const clamp = (at) => Math.min(at, size);
+  const slice = (first, behind) => ({ arrayBuffer: () => read(clamp(first), clamp(behind)) });
+  const files = [{ name: "ckpt.safetensors", get size() { return size; }, slice }];
   // A failure here is told by the program, to which the file is then one of no bytes.
   try {
     const prefix = new DataView(await read(0, 8));
@@ -56,16 +64,14 @@ export const open = async ({ address, token, words }) => {
       // The optimizer's moments and the checksums are behind the weights, and nobody writes with them.
       const weights = Object.entries(tensors).filter(([name]) => !/^(exp_avg|exp_avg_sq|headroom)\./.test(name));
       end = 8 + header + Math.max(...weights.map(([, tensor]) => tensor.data_offsets[1]));
-      if (metadata.tokenizer === '"gpt2"') failed = "xgpt2 ";
       const { iter_num: iter } = JSON.parse(metadata.state ?? "{}");
       if (Number.isInteger(iter)) post(`i${iter}`);
+      if (metadata.tokenizer === '"gpt2"') files.push(await got(() => tryTokenizer(address, token)));
     }
   } catch {
     end = 0;
   }
-  const clamp = (at) => Math.min(at, size);
-  const slice = (first, behind) => ({ arrayBuffer: () => read(clamp(first), clamp(behind)) });
-  return { name: "ckpt.safetensors", get size() { return size; }, slice };
+  return files;
 };
 
 // Tries until it is there, or refused for good.
@@ -81,29 +87,37 @@ const again = async (attempt) => {
   }
 };
 
-// Bytes `first` to `last`, of the file that `tag` names, or of whichever is there where it is empty. What is for good is
-// thrown as a kind and words; all else may come yet.
-const tryPart = async (address, token, tag, first, last) => {
-  const headers = { authorization: `Bearer ${token}`, range: `bytes=${first}-${last}` };
-  if (tag) headers["if-match"] = tag;
-  const answer = await fetch(address, { headers });
+// An answer of that status. What is for good is thrown as a kind and words; all else may come yet.
+const answered = async (address, token, status, more) => {
+  const answer = await fetch(address, { headers: { authorization: `Bearer ${token}`, ...more } });
+  if (answer.status === status) return answer;
   const said = `${answer.status} ${answer.statusText}`;
   // The whole file is not read: it may be gigabytes.
   if (answer.status === 200) throw ["no-parts", said];
   if (answer.status === 412) throw ["replaced", said];
   // The rig is busy, or starts anew behind its proxy.
   if ([429, 502, 503, 504].includes(answer.status)) throw new Error(said);
-  if (answer.status !== 206) {
-    const refusal = await answer.json().catch(() => ({}));
-    throw ["refused", refusal.message ?? said];
-  }
+  const refusal = await answer.json().catch(() => ({}));
+  throw ["refused", refusal.message ?? said];
+};
+
+// Bytes `first` to `last`, of the file that `tag` names, or of whichever is there where it is empty.
+const tryPart = async (address, token, tag, first, last) => {
+  const condition = tag ? { "if-match": tag } : {};
+  const answer = await answered(address, token, 206, { range: `bytes=${first}-${last}`, ...condition });
   const bytes = new Uint8Array(await answer.arrayBuffer());
   const found = answer.headers.get("etag");
   const place = /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.headers.get("content-range") ?? "");
   const size = Number(place?.[2]);
   const isWhole = Number(place?.[1]) === first && bytes.length === Math.min(last + 1, size) - first;
-  if (!found || !isWhole || (tag && found !== tag)) throw ["not-whole", said];
+  if (!found || !isWhole || (tag && found !== tag)) throw ["not-whole", `${first}-${last}`];
   return { bytes, tag: found, size };
+};
+
+// GPT-2's tokenizer, of the same agent: a checkpoint has its name alone. The browser keeps it for the next one.
+const tryTokenizer = async (address, token) => {
+  const answer = await answered(new URL("../../tokenizers/gpt2", address), token, 200);
+  return new File([await answer.blob()], "tokenizer.json");
 };
 
 // In the place of what posts the program's messages: the same as marks and words. A page that shows words alone needs no

@@ -10,7 +10,7 @@ program.catch((error) => setTimeout(() => { throw error; }));
 let asked = program;
 addEventListener("message", ({ data }) => {
   asked = asked.then(async (module) => {
-    const files = data.remote ? [await (await import("./remote.js")).open(data.remote)] : data.files;
+    const files = data.remote ? await (await import("./remote.js")).open(data.remote) : data.files;
     module.ask(data.ask, files);
     return module;
   });

@@ -98,7 +98,7 @@ impl Runs {
                 raised
             }
             // History ends its alerts with it.
-            What::RunDeleted => {
+            What::RunDeleted { .. } => {
                 self.courses.remove(run);
                 self.is_failed_no_more(run);
                 vec![]

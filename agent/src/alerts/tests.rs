@@ -313,7 +313,7 @@ fn a_failed_run_is_on_until_it_is_dismissed_deleted_or_there_again() {
     failed(&mut alerts);
     let over = What::AlertOver { alert: Alert::RunFailed, gpu: None };
     assert_eq!(alerts.event(&ended(RunStatus::Running)), [Raised { run: Some("r".to_owned()), what: over }]);
-    for what in [What::AlertDismissed { alert: Alert::RunFailed, gpu: None }, What::RunDeleted] {
+    for what in [What::AlertDismissed { alert: Alert::RunFailed, gpu: None }, What::RunDeleted { name: None }] {
         failed(&mut alerts);
         assert_eq!(alerts.event(&event(1, what)), []);
         assert_eq!(alerts.set(&[]), [], "nothing is on");

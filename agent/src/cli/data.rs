@@ -45,7 +45,7 @@ const FLAGS: &[Flag<Request>] = &[
     },
     Flag {
         name: "out",
-        value: Some("DIR"),
+        value: Some("FOLDER"),
         doc: "The folder to write to, as in data/stories; it is made",
         set: |request, folder| {
             if folder.is_empty() {
@@ -107,7 +107,7 @@ pub fn help() -> String {
 Makes training data of a text: train.bin and val.bin of 16-bit tokens, and for characters
 a meta.pkl, as nanoGPT's prepare.py writes them. nanoGPT reads them, and its own work here.
 
-Usage: headroom data prepare FILE|builtin --out DIR [OPTIONS]
+Usage: headroom data prepare FILE|builtin --out FOLDER [OPTIONS]
 
   FILE     UTF-8 text; the first nine tenths of its characters are for training
   builtin  {} MB of small stories with names and sums that come with headroom
@@ -155,7 +155,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     }
     let missing = |what| UsageError::Missing { command: COMMAND, what };
     let file = request.file.ok_or_else(|| missing("FILE, or builtin"))?;
-    let out = request.out.ok_or_else(|| missing("--out DIR"))?;
+    let out = request.out.ok_or_else(|| missing("--out FOLDER"))?;
     let source = source(&file)?;
     let prepared = prepare(&source, request.kind, &out, request.force)?;
     let document = document(&prepared, request.kind, &out);

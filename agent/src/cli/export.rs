@@ -77,7 +77,7 @@ struct Request {
 const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "ckpt",
-        value: Some("DIR"),
+        value: Some("FOLDER"),
         doc: "A run's out_dir, a folder with model.safetensors, or such a file",
         set: |request, path| {
             request.ckpt = Some(path.into());
@@ -112,7 +112,7 @@ const FLAGS: &[Flag<Request>] = &[
     },
     Flag {
         name: "out",
-        value: Some("DIR"),
+        value: Some("FOLDER"),
         doc: "Where to write; a folder that has no model yet",
         set: |request, path| {
             request.out = Some(path.into());
@@ -127,7 +127,7 @@ pub fn help() -> String {
         "\
 Writes a checkpoint as files that other programs load, and prints their names.
 
-Usage: headroom export --ckpt DIR [--format hf|nanogpt] [--dtype float32|float16] --out DIR
+Usage: headroom export --ckpt FOLDER [--format hf|nanogpt] [--dtype float32|float16] --out FOLDER
 
 Options:
 {}
@@ -153,7 +153,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         print::data(&help())?;
         return Ok(Exit::Success);
     }
-    let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "DIR" });
+    let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "FOLDER" });
     let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
     let naming = request.format.unwrap_or(Naming::HuggingFace);
     let form = Form { naming, half: request.half };

@@ -62,7 +62,8 @@ impl Error {
 #[derive(Debug)]
 struct Request {
     ckpt: Option<PathBuf>,
-    prompt: String,
+    /// None where nobody says it.
+    prompt: Option<String>,
     max_new_tokens: u32,
     temperature: f32,
     top_k: u32,
@@ -72,14 +73,14 @@ struct Request {
 impl Default for Request {
     /// nanoGPT's sample.py, but for its ten samples.
     fn default() -> Self {
-        Self { ckpt: None, prompt: "\n".to_owned(), max_new_tokens: 500, temperature: 0.8, top_k: 200, seed: 1337 }
+        Self { ckpt: None, prompt: None, max_new_tokens: 500, temperature: 0.8, top_k: 200, seed: 1337 }
     }
 }
 
 const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "ckpt",
-        value: Some("DIR"),
+        value: Some("FOLDER"),
         doc: "A run's out_dir, a folder with model.safetensors, or a\nsafetensors file",
         set: |request, path| {
             request.ckpt = Some(path.into());
@@ -89,12 +90,12 @@ const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "prompt",
         value: Some("TEXT"),
-        doc: "What the text begins with [default: a new line]",
+        doc: "What the text begins with [default: a new line, or\na capital where the model knows none]",
         set: |request, text| {
             if text.is_empty() {
                 return Err("a model goes on from one token at least".to_owned().into());
             }
-            text.clone_into(&mut request.prompt);
+            request.prompt = Some(text.to_owned());
             Ok(())
         },
     },
@@ -138,7 +139,7 @@ pub fn help() -> String {
         "\
 Lets a model write: prints the prompt, and what comes after it, as it comes.
 
-Usage: headroom sample --ckpt DIR [--prompt TEXT] [OPTIONS]
+Usage: headroom sample --ckpt FOLDER [--prompt TEXT] [OPTIONS]
 
 Options:
 {}
@@ -169,7 +170,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         print::data(&help())?;
         return Ok(Exit::Success);
     }
-    let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "DIR" })?;
+    let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "FOLDER" })?;
     write(&request, path)
 }
 
@@ -182,11 +183,13 @@ fn write(request: &Request, path: PathBuf) -> Result<Exit, super::Error> {
     for note in &model.notes {
         print::note(&format!("{note}\n"));
     }
-    let prompt = tokenizer.encode(&request.prompt).map_err(Error::from)?;
+    let beginning = || tokenizer.beginning().to_string();
+    let words = request.prompt.clone().unwrap_or_else(beginning);
+    let prompt = tokenizer.encode(&words).map_err(Error::from)?;
     let mut decoder = Decoder::new(&model.config, &model.params, Storage::F32).map_err(Error::from)?;
     // Twice in memory until here.
     drop(model.params);
-    print::data(&request.prompt)?;
+    print::data(&words)?;
     decoder.prefill(&prompt).map_err(Error::from)?;
     let sampling = Sampling { temperature: request.temperature, top_k: request.top_k, seed: request.seed };
     let mut text = tokenizer.decoder();

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod byte_bpe;
+mod file;
 
 use std::collections::HashSet;
 
@@ -12,6 +13,8 @@ use headroom_shared::{
 };
 use thiserror::Error;
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
+
+pub use file::tokenizer_json;
 
 /// GPT-2's token that ends a document, as a prompt may spell it.
 const END_OF_TEXT: &str = "<|endoftext|>";
@@ -74,6 +77,14 @@ impl Tokenizer {
         match self {
             Self::Char(tokenizer) => u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX),
             Self::Gpt2 => GPT2_VOCAB_SIZE,
+        }
+    }
+
+    /// What a text begins with where nobody says it.
+    pub fn beginning(&self) -> char {
+        match self {
+            Self::Char(tokenizer) => tokenizer.beginning(),
+            Self::Gpt2 => '\n',
         }
     }
 

@@ -1,5 +1,5 @@
-//! What `headroom train` would say of an order, asked before there is a run of it: a run that waits for hours and then ends at
-//! its first line, or trains something else than its config says, is nobody's wish.
+//! What `headroom train` would say of an order, asked before there is a run of it: a run that waits for hours and then
+//! ends at its first line, or trains something else than its config says, is nobody's wish.
 //!
 //! Whether it fits is not asked: what is free now is not what is free in its turn.
 

@@ -236,7 +236,10 @@ fn without_a_folder_it_says_how() {
     let place = Place::new();
     let foreman = Foreman::new(place.folder.path(), None, &place.store, Cards::default(), Bell::new().0);
     let training = foreman.training();
-    assert!(training.unavailable.is_some_and(|why| why.contains("--train")) && training.configs.is_empty());
+    assert!(
+        training.unavailable.is_some_and(|why| why.contains("headroom serve --train FOLDER"))
+            && training.configs.is_empty()
+    );
     assert!(matches!(foreman.order(of("stories")), Err(Error::Unavailable(_))));
     let gone = place.folder.path().join("none");
     let foreman = Foreman::new(place.folder.path(), Some(&gone), &place.store, Cards::default(), Bell::new().0);

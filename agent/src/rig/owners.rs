@@ -38,7 +38,7 @@ impl Owners {
             (Some(id), What::RunStarted { run }) => self.add(&Run { id: id.to_owned(), ..(**run).clone() }),
             (Some(id), What::RunResumed { pid }) => self.add(&Run { id: id.to_owned(), pid: *pid, ..Run::default() }),
             (Some(id), What::RunStatus { status, .. }) if status.has_ended() => self.end(id),
-            (Some(id), What::RunDeleted) => self.end(id),
+            (Some(id), What::RunDeleted { .. }) => self.end(id),
             _ => {}
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         let ended = What::RunStatus { status: RunStatus::exited(0), energy_joules: None };
         owners.event(Some("own"), &ended);
         assert_eq!(marked(&mut owners, this).as_deref(), Some("of-parent"));
-        owners.event(Some("of-parent"), &What::RunDeleted);
+        owners.event(Some("of-parent"), &What::RunDeleted { name: None });
         assert_eq!(marked(&mut owners, this), None);
     }
 }

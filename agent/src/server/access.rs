@@ -26,6 +26,7 @@ use tokio::{sync::watch, time::Instant};
 use crate::clock::now_ms;
 use book::{Book, BookError, Hash, Paired, hash};
 use file::{AccessFile, FileError, Stamp};
+pub use limit::network;
 use limit::{Bucket, Failures};
 
 /// How often the file is looked at: a token that is revoked is of no use a second later.

@@ -13,6 +13,7 @@ mod runs;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tokenizer;
 mod training;
 
 use std::{sync::Arc, time::Duration};
@@ -29,7 +30,7 @@ use axum::{
 use headroom_shared::protocol::Scope;
 use serde::de::DeserializeOwned;
 
-use super::{Peer, State, error::Refusal, metrics};
+use super::{Peer, State, connection, error::Refusal, metrics};
 
 /// Bytes of a body: the longest settings have a tenth of it.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -84,6 +85,7 @@ const ROUTES: &[Route] = &[
         needs: VIEW,
         answer: || routing::get(checkpoint::answer),
     },
+    Route { method: "GET", path: "/api/tokenizers/gpt2", needs: VIEW, answer: || routing::get(tokenizer::answer) },
     Route { method: "GET", path: "/api/settings", needs: VIEW, answer: || routing::get(settings::get) },
     Route { method: "PUT", path: "/api/settings", needs: CONTROL, answer: || routing::put(settings::put) },
     Route {
@@ -100,7 +102,7 @@ const ROUTES: &[Route] = &[
 /// The table as a router.
 pub fn routes(state: &Arc<State>) -> Router<Arc<State>> {
     let routes = ROUTES.iter().fold(Router::new(), |router, route| {
-        let checked = middleware::from_fn_with_state((Arc::clone(state), route.needs), check);
+        let checked = middleware::from_fn_with_state((Arc::clone(state), route.needs, route.path), check);
         router.route(route.path, (route.answer)().layer(checked))
     });
     let missing = || routing::any(async || Refusal::no_route());
@@ -109,7 +111,7 @@ pub fn routes(state: &Arc<State>) -> Router<Arc<State>> {
 
 /// Lets a request through that brings what its route needs.
 async fn check(
-    Extract((state, needs)): Extract<(Arc<State>, Needs)>,
+    Extract((state, needs, path)): Extract<(Arc<State>, Needs, &'static str)>,
     Peer(from): Peer,
     request: Request,
     next: Next,
@@ -120,10 +122,14 @@ async fn check(
         if needs == Needs::Origin || request.headers().contains_key(header::ORIGIN) {
             state.hosts.judge_origin(request.headers())?;
         }
-        let Needs::Token(scope) = needs else { return Ok(()) };
+        let Needs::Token(scope) = needs else { return query::check_names(path, request.uri()) };
         let grant = state.access.judge(bearer(request.headers())?, from)?;
         state.access.count(&grant)?;
-        if grant.scope >= scope { Ok(()) } else { Err(Refusal::scope()) }
+        connection::keep(&request);
+        if grant.scope < scope {
+            return Err(Refusal::scope());
+        }
+        query::check_names(path, request.uri())
     })();
     match judged {
         Err(refusal) => refusal.into_response(),

@@ -14,7 +14,7 @@ use headroom_shared::protocol::{
 use tokio::task::spawn_blocking;
 
 use super::error::Refusal;
-use crate::store::{Error, Store, Subject};
+use crate::store::{Card, Error, Store, Subject};
 
 /// Whether settings that are kept are those that are to be changed; none are those that cannot be read.
 pub type IsExpected<'a> = &'a dyn Fn(Option<&Settings>) -> bool;
@@ -33,6 +33,8 @@ pub trait Archive: Debug + Send + Sync + 'static {
     fn delete_run(&self, id: &str) -> Result<(), Error>;
     /// [`Store::telemetry_after`].
     fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error>;
+    /// [`Archive::cards`](crate::store::Archive::cards).
+    fn cards(&self) -> Result<Vec<Card>, Error>;
     /// [`Store::history`].
     fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error>;
     /// [`Store::settings`].
@@ -70,6 +72,10 @@ impl Archive for Store {
 
     fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error> {
         self.telemetry_after(time_ms, n_max)
+    }
+
+    fn cards(&self) -> Result<Vec<Card>, Error> {
+        self.archive().cards()
     }
 
     fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, n_points: u64) -> Result<History, Error> {

@@ -80,6 +80,11 @@ impl Refusal {
         Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
     }
 
+    /// No such card, and which there are.
+    pub fn no_card(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "no_card", message: message.into() }
+    }
+
     /// A run has no checkpoint to give, and why.
     pub fn no_checkpoint(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, code: "no_checkpoint", message: message.into() }
@@ -120,6 +125,12 @@ impl Refusal {
     pub fn too_many() -> Self {
         let message = "There are as many viewers as this rig takes. Try again later.".to_owned();
         Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
+    }
+
+    /// There are as many requests being answered as there may be.
+    pub fn busy() -> Self {
+        let message = "This rig is answering as many requests as it can at once. Try again later.".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "busy", message }
     }
 
     /// Not asked for as a socket.

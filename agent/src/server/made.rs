@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     foreman,
-    store::{Error, Subject},
+    store::{Card, Error, Subject},
 };
 
 /// What is made up.
@@ -37,6 +37,7 @@ pub struct Made {
     pub telemetry: Mutex<Vec<Telemetry>>,
     pub events: Mutex<Vec<Event>>,
     pub runs: Mutex<Vec<Run>>,
+    pub cards: Mutex<Vec<Card>>,
     pub settings: Mutex<Settings>,
     pub alerts: Mutex<Vec<Fired>>,
     /// What was ordered.
@@ -90,6 +91,11 @@ impl Archive for Made {
     fn telemetry_after(&self, time_ms: u64, n_max: usize) -> Result<Vec<Telemetry>, Error> {
         self.check()?;
         Ok(locked(&self.telemetry).iter().filter(|moment| moment.time_ms > time_ms).take(n_max).cloned().collect())
+    }
+
+    fn cards(&self) -> Result<Vec<Card>, Error> {
+        self.check()?;
+        Ok(locked(&self.cards).clone())
     }
 
     fn history(&self, subject: Subject<'_>, from_ms: u64, to_ms: u64, _: u64) -> Result<History, Error> {

@@ -23,13 +23,14 @@ use headroom_shared::protocol::{
     After, CLIENT_MESSAGE_BYTES_MAX, ClientMessage, Hello, PROTOCOL_VERSION, RefusalCode, ServerMessage,
     client::read_client_message,
 };
-use tokio::{sync::OwnedSemaphorePermit, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     Peer, State,
-    access::{AccessError, Grant},
+    access::{AccessError, Grant, network},
     api::check_query,
     archive::asked,
+    connection::room::{Leave, Seat},
     error::Refusal,
     hub::{Subscription, encoded},
 };
@@ -81,9 +82,11 @@ pub async fn open(Extract(state): Extract<Arc<State>>, Peer(from): Peer, request
         return Refusal::no_upgrade().into_response();
     };
     // Nobody knows yet who it is: those who say nothing take no place of a viewer's.
-    let Ok(greeting) = Arc::clone(&state.greetings).try_acquire_owned() else {
+    let leave = Arc::default();
+    let Some(seat) = state.greetings.enter(network(from), &leave) else {
         return Refusal::too_many().into_response();
     };
+    let greeting = Greeting { seat, leave };
     upgrade
         .max_message_size(CLIENT_MESSAGE_BYTES_MAX)
         .max_frame_size(CLIENT_MESSAGE_BYTES_MAX)
@@ -93,18 +96,38 @@ pub async fn open(Extract(state): Extract<Arc<State>>, Peer(from): Peer, request
         .on_upgrade(async move |mut socket| attend(&mut socket, &state, from, greeting).await)
 }
 
+/// A place of a socket whose client did not say yet who it is.
+struct Greeting {
+    #[expect(dead_code, reason = "held")]
+    seat: Seat,
+    leave: Arc<Leave>,
+}
+
 /// A socket from its first message to its last.
-async fn attend<S, E>(socket: &mut S, state: &State, from: IpAddr, greeting: OwnedSemaphorePermit)
+async fn attend<S, E>(socket: &mut S, state: &State, from: IpAddr, greeting: Greeting)
 where
     S: Stream<Item = Result<Message, E>> + Sink<Message> + Unpin,
 {
-    let greeted = greet(socket, state, from).await;
-    drop(greeting);
-    let end = match greeted {
-        Ok(greeted) => stay(socket, state, greeted).await,
-        Err(end) => end,
+    let greeted = async {
+        match greet(socket, state, from).await {
+            Ok(greeted) => Some(greeted),
+            // Last words take a second, for which it keeps its place: nobody has more sockets by being refused.
+            Err(end) => {
+                close(socket, end).await;
+                None
+            }
+        }
     };
-    close(socket, end).await;
+    let greeted = tokio::select! {
+        greeted = greeted => greeted,
+        // Without a word: whoever opens sockets without end would have as many that wait for their last one.
+        () = greeting.leave.asked() => None,
+    };
+    drop(greeting);
+    if let Some(greeted) = greeted {
+        let end = stay(socket, state, greeted).await;
+        close(socket, end).await;
+    }
 }
 
 /// Who was let in, and what it has.

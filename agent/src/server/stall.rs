@@ -27,6 +27,11 @@ impl<S> StallGuard<S> {
         Self { stream, patience, deadline: Box::pin(sleep(patience)), waits: false }
     }
 
+    /// What is guarded.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
     /// Passes the outcome of a write on, and ends the wait of one that has none.
     fn watch<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {

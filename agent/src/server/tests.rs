@@ -1,5 +1,6 @@
 //! The server on a real port, with a page of its own making.
 
+mod crowd;
 mod hostile;
 pub mod talk;
 

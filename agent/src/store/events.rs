@@ -277,11 +277,12 @@ pub fn newest(connection: &Connection, up_to: u64, after_ms: u64, n_max: usize) 
 /// # Errors
 /// What SQLite says.
 pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite::Result<()> {
+    let name = run(transaction, id)?.map(|run| run.name);
     transaction.execute("DELETE FROM runs WHERE id = ?1", [id])?;
     transaction.execute("DELETE FROM events WHERE run = ?1", [id])?;
     alerts::forget_run(transaction, id)?;
     trainings::forget(transaction, id)?;
-    let Ok(json) = serde_json::to_string(&What::RunDeleted) else { return Ok(()) };
+    let Ok(json) = serde_json::to_string(&What::RunDeleted { name }) else { return Ok(()) };
     let sql = "INSERT INTO events (time_ms, run, what) VALUES (?1, ?2, ?3)";
     transaction.execute(sql, (to_sql(now_ms), id, json)).map(|_| ())
 }

@@ -304,7 +304,7 @@ mod tests {
         let iteration = r#"{"kind":"run_iteration","iter":1,"loss":null,"time_ms":1.0}"#;
         queue.push_event(0, None, serde_json::from_str(iteration).expect("an iteration"));
         assert_eq!(queue.events(usize::MAX).0.len(), 24, "no room for it");
-        queue.push_event(0, None, What::RunDeleted);
+        queue.push_event(0, None, What::RunDeleted { name: None });
         assert_eq!(queue.events(usize::MAX).0.len(), 25);
     }
 

@@ -1,5 +1,5 @@
-//! What a run's configs and words come to, with everything that is said of them: asked by the command line and by the agent,
-//! which takes orders, so that neither takes what the other would refuse.
+//! What a run's configs and words come to, with everything that is said of them: asked by the command line and by the
+//! agent, which takes orders, so that neither takes what the other would refuse.
 
 use headroom_shared::{
     nanogpt::{Problem, Settings, Severity, Source, read},

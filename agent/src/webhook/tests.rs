@@ -89,7 +89,7 @@ fn every_alert_has_its_words() {
         let message = Message::new(names(), run, &what, 0).expect("an alert");
         assert_eq!(message.text(), format!("attic: {expected}"));
     }
-    assert_eq!(Message::new(names(), None, &What::RunDeleted, 0), None);
+    assert_eq!(Message::new(names(), None, &What::RunDeleted { name: None }, 0), None);
     let unnamed = Message::new(Names { rig: "attic", ..Names::default() }, None, &hot(), 0).expect("an alert");
     assert_eq!(unnamed.text(), "attic: GPU-1 is at 87 °C, above 85 °C");
 }

@@ -218,6 +218,9 @@ fn a_model_that_learnt_writes_what_it_learnt() {
     assert_eq!(text.chars().count(), "The quick".len() + 30 + 1);
     assert_eq!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "5", "--temperature", "2"]));
     assert_ne!(sample(&["--seed", "5", "--temperature", "2"]), sample(&["--seed", "6", "--temperature", "2"]));
+    // Its data has no new line to begin with, and one capital.
+    let unasked = finished(&mut headroom(folder.path(), &["sample", "--ckpt", "out", "--temperature", "0"])).stdout;
+    assert!(unasked.starts_with(b"The "), "{:?}", String::from_utf8_lossy(&unasked));
     let refused = |args: &[&str], code, words: &[&str]| refused(&mut headroom(folder.path(), args), code, words);
     refused(&["sample", "--ckpt", "out", "--prompt", "1"], 1, &["--prompt", "'1'"]);
     refused(&["sample", "--ckpt", "nowhere"], 1, &["nowhere"]);

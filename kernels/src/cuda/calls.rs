@@ -193,15 +193,16 @@ impl Stream {
         tell!(cuStreamSynchronize(self.0))
     }
 
-    /// Copies to the card. `from` may change as soon as this returns: the driver takes a copy of memory that is not
-    /// pinned (CUDA driver API, "API synchronization behavior").
+    /// Copies to the card, and is done when it returns, so that `from` may change or end: by a wait. The driver takes a
+    /// copy of memory that is not pinned only where it "must first be staged", and such calls "might be synchronous" (CUDA
+    /// driver API, "API synchronization behavior"): a card that reads the host's pages by itself need do neither.
     #[track_caller]
     pub fn copy_to_card(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
-        tell!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0))
+        tell!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0))?;
+        self.synchronize()
     }
 
-    /// Copies from the card, and is done when it returns: as the driver says of memory that is not pinned, and by a
-    /// wait.
+    /// Copies from the card, and is done when it returns: by a wait, likewise.
     #[track_caller]
     pub fn copy_from_card(&self, to: &mut [u8], from: u64) -> Result<(), CudaError> {
         tell!(cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), self.0))?;

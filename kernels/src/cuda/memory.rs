@@ -140,7 +140,7 @@ impl Device {
         Ok(allocation)
     }
 
-    /// Copies values over a slice of as many.
+    /// Copies values over a slice of as many, once all that was launched before has run, and waits for it.
     ///
     /// # Errors
     /// [`CudaError::Length`] where there are more or fewer; a fault of a kernel before.
@@ -150,7 +150,8 @@ impl Device {
         if values.is_empty() {
             return Ok(());
         }
-        self.told(self.stream()?.copy_to_card(to.address(), bytemuck::cast_slice(values)))
+        let copied = self.told(self.stream()?.copy_to_card(to.address(), bytemuck::cast_slice(values)));
+        copied.inspect(|()| self.has_waited())
     }
 
     /// The values of a slice, once all that was launched before has run.

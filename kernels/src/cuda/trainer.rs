@@ -259,6 +259,10 @@ impl Trainer {
         }
         self.device.write(room.inputs, &self.inputs)?;
         self.device.write(room.targets, &self.targets)?;
+        // With the others, as each is waited for: between forward and backward the card would have nothing to do.
+        if micro.is_some() {
+            self.device.write(room.token_order, self.tokens.words())?;
+        }
         let model = Model {
             device: &self.device,
             products: self.products.as_ref(),
@@ -274,7 +278,6 @@ impl Trainer {
             if micro.first {
                 self.device.zero(room.grads)?;
             }
-            self.device.write(room.token_order, self.tokens.words())?;
             model.classify(Some(micro.loss_scale))?;
             model.backward(&self.tokens)?;
         } else {

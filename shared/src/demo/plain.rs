@@ -61,7 +61,7 @@ pub fn heard(message: &str) -> Option<Told<'_>> {
     })
 }
 
-/// The ask that opens a checkpoint, as JSON: a file, which `remote.js` makes of it.
+/// The ask that opens a checkpoint, as JSON: files, which `remote.js` makes of it.
 pub const OPEN: &str = r#"{"Open":{"source":"Files","way":null,"gpu_bytes":null}}"#;
 
 /// The ask that lets it write, as JSON, in the way of nanoGPT's sample.py. Made by hand: to write fractions takes a program

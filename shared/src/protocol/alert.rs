@@ -102,7 +102,7 @@ impl Fired {
             What::Alert { alert, gpu, .. } | What::AlertOver { alert, gpu } | What::AlertDismissed { alert, gpu } => {
                 fired.retain(|fired| !fired.is(alert, gpu.as_deref(), event.run.as_deref()));
             }
-            What::RunDeleted => fired.retain(|fired| fired.run.is_none() || fired.run != event.run),
+            What::RunDeleted { .. } => fired.retain(|fired| fired.run.is_none() || fired.run != event.run),
             _ => {}
         }
         if let Some(new) = Self::of(event) {
@@ -136,7 +136,7 @@ mod tests {
             event(6, Some("z"), on(Alert::RunFailed, None)),
             event(7, None, over(hot, Some("b"))),
             event(8, Some("x"), What::AlertDismissed { alert: Alert::RunFailed, gpu: None }),
-            event(9, Some("z"), What::RunDeleted),
+            event(9, Some("z"), What::RunDeleted { name: None }),
         ] {
             Fired::take(&mut fired, &event);
         }

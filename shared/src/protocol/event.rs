@@ -122,7 +122,11 @@ pub enum What {
         energy_joules: Option<f64>,
     },
     /// It was deleted.
-    RunDeleted,
+    RunDeleted {
+        /// What it was called: nothing else knows it now. Agents before this was told left it out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
     /// An alert that somebody set goes off.
     Alert {
         /// Which.

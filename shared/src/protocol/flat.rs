@@ -81,6 +81,7 @@ pub struct FlatWhat {
     train_loss: Option<f64>,
     val_loss: Option<f64>,
     folder: Option<String>,
+    name: Option<String>,
     checkpoint: Option<Checkpoint>,
     pid: Option<u32>,
     gpu: Option<String>,
@@ -146,7 +147,7 @@ impl TryFrom<FlatWhat> for What {
                 Self::RunRetried { next: needed(flat.next, "next")?, changes: needed(flat.changes, "changes")? }
             }
             Kind::RunStatus => Self::RunStatus { status: needed(flat.status, "status")?, energy_joules },
-            Kind::RunDeleted => Self::RunDeleted,
+            Kind::RunDeleted => Self::RunDeleted { name: flat.name },
             Kind::Alert => Self::Alert { alert: needed(flat.alert, "alert")?, gpu, value, status: flat.status },
             Kind::AlertOver => Self::AlertOver { alert: needed(flat.alert, "alert")?, gpu },
             Kind::AlertDismissed => Self::AlertDismissed { alert: needed(flat.alert, "alert")?, gpu },

@@ -276,7 +276,7 @@ fn the_agent_says_what_it_always_said() {
 /// The page reads messages by another way than the rest of us.
 #[test]
 fn a_message_is_read_as_serde_reads_it() {
-    let event = ServerMessage::Event(event(What::RunDeleted));
+    let event = ServerMessage::Event(event(What::RunDeleted { name: None }));
     let state = ServerMessage::State(state());
     let of_files = ["hello", "refused", "inventory", "telemetry", "slow", "lost", "past"]
         .map(|name| fs::read_to_string(folder().join(format!("{name}.json"))).expect("a golden file"));
@@ -358,7 +358,7 @@ fn every_event_has_its_form() {
         status(RunStatus::killed(9).because(Some(Cause::OutOfHostMemory))),
         status(RunStatus::exited(3).because(Some(Cause::CardError))),
         status(RunStatus::Lost),
-        What::RunDeleted,
+        What::RunDeleted { name: Some("gpt2-124m".to_owned()) },
         What::Alert { alert, gpu: Some(gpu()), value: Some(86.0), status: None },
         What::Alert {
             alert: Alert::RunFailed,

@@ -16,11 +16,12 @@ mod tests;
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use alphabet::{byte_char, bytes_of};
+use alphabet::bytes_of;
 use file::{Merges, Vocab};
 
 use crate::order::sorted;
 
+pub use alphabet::byte_char;
 pub use error::{BpeError, TokenizerFile};
 
 /// What cuts a text into pieces: GPT-2's expression, for JavaScript's `RegExp` with the flags `gu` and for Rust's

@@ -52,6 +52,8 @@ pub struct State {
     pub functions: BTreeMap<usize, (usize, usize)>,
     /// By their handles.
     pub streams: BTreeSet<usize>,
+    /// Of those, and the usual one, who has a copy of the host's memory that nobody waited for.
+    pub unawaited: BTreeSet<usize>,
     /// By their handles; when they were reached.
     pub events: BTreeMap<usize, Option<Instant>>,
     /// How often each card's context was taken and not given back.
@@ -102,6 +104,7 @@ impl Default for State {
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
             streams: BTreeSet::new(),
+            unawaited: BTreeSet::new(),
             events: BTreeMap::new(),
             retained: vec![],
             n_launches: 0,

@@ -32,6 +32,7 @@ mod rig_runs;
 mod rig_training;
 mod rig_writes;
 mod static_host;
+mod targets;
 
 /// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.
 const TRAIN_GPT2: &str = "\

@@ -84,11 +84,14 @@ fn a_run_is_ordered_from_what_is_allowed_and_a_refusal_loses_nothing() {
 #[test]
 fn where_nothing_can_be_started_the_page_says_what_would_allow_it() {
     rig("where_nothing_can_be_started_the_page_says_what_would_allow_it", async |page, agent| {
-        let none = json!({ "unavailable": "No folder is allowed.", "configs": [], "datasets": [], "devices": [] });
-        agent.answer_rest("GET /api/training", 200, none);
+        let none = |why: &str| json!({ "unavailable": why, "configs": [], "datasets": [], "devices": [] });
+        agent.answer_rest("GET /api/training", 200, none("So: `headroom serve --train FOLDER` names one."));
         open_paired(page).await;
-        until_says(page, ORDERS, "headroom serve --train DIR").await;
-        until_says(page, ORDERS, "No folder is allowed.").await;
+        until_says(page, ORDERS, "headroom serve --train FOLDER").await;
+        assert!(!page.text(ORDERS).await.contains("names one"), "the page says it, and says it once");
+        agent.answer_rest("GET /api/training", 200, none("The folder that --train names cannot be used."));
+        go(page, "rig").await;
+        until_says(page, ORDERS, "cannot be used").await;
         assert!(page.value::<bool>("!document.querySelector('#start')").await);
         agent.answer_rest("GET /api/training", 503, json!({ "code": "busy", "message": "Not now." }));
         go(page, "rig").await;
@@ -138,7 +141,8 @@ fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
         assert_eq!(agent.requests("DELETE /api/runs/").len(), 0);
         page.click("#act-delete").await;
         until_asked(page, agent, &format!("DELETE /api/runs/{RUN}"), 1).await;
-        happens(agent, 5, json!({ "kind": "run_deleted" }));
+        happens(agent, 5, json!({ "kind": "run_deleted", "name": "of the past" }));
+        until_says(page, "[data-testid=log]", "of the past was deleted").await;
         until_says(page, "[data-testid=run]", "No run yet").await;
         page.browser.console().await;
     });

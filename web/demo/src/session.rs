@@ -50,8 +50,8 @@ impl Session {
 
     /// Writes a text, and tells it as it comes. A prompt that cannot be read is told, and leaves the model as it is.
     pub async fn write(&mut self, write: &Write) -> Result<(), Failure> {
-        // A model goes on from one token at least; nanoGPT's sample.py begins with a new line.
-        let prompt = if write.prompt.is_empty() { "\n" } else { &write.prompt };
+        let beginning = self.tokenizer.beginning().to_string();
+        let prompt = if write.prompt.is_empty() { &beginning } else { &write.prompt };
         match self.tokenizer.encode(prompt).and_then(|prompt| self.known(prompt)) {
             Ok(prompt) => {
                 self.go_on_from(&prompt, write).await.map_err(|error| broken(&error))?;

@@ -38,13 +38,20 @@ impl Tokenizer {
         }
     }
 
+    /// What a text begins with where nobody says it.
+    pub fn beginning(&self) -> char {
+        match self {
+            Self::Char(tokenizer) => tokenizer.beginning(),
+            Self::Bpe(_) => '\n',
+        }
+    }
+
     /// A text's tokens.
     pub fn encode(&self, words: &str) -> Result<Vec<u32>, Text> {
         match self {
-            Self::Char(tokenizer) => {
-                let unknown = |char: char| text::demo_unknown_char(shown(char), known(tokenizer));
-                tokenizer.encode(words).map_err(|error| unknown(error.char))
-            }
+            Self::Char(tokenizer) => tokenizer
+                .encode(words)
+                .map_err(|_| text::demo_unknown_char(unknown(tokenizer, words), known(tokenizer))),
             Self::Bpe(tokenizer) => {
                 let mut tokens = Vec::new();
                 for part in tokenizer.split_special(words) {
@@ -81,8 +88,25 @@ impl Tokenizer {
     }
 }
 
-fn shown(char: char) -> String {
-    char.escape_debug().to_string()
+/// The characters of a text that a vocabulary lacks, each once, as far as a person wants to read.
+fn unknown(tokenizer: &CharTokenizer, words: &str) -> String {
+    const SHOWN_CHARS: usize = 20;
+    let mut unknown: Vec<char> = Vec::new();
+    let mut said = String::new();
+    for char in words.chars() {
+        if tokenizer.id(char).is_some() || unknown.contains(&char) {
+            continue;
+        }
+        if unknown.len() == SHOWN_CHARS {
+            said.push_str(" …");
+            break;
+        }
+        // In quotes, as it may be a blank.
+        said.push_str(if unknown.is_empty() { "" } else { " " });
+        said.push_str(&format!("{char:?}"));
+        unknown.push(char);
+    }
+    said
 }
 
 /// The characters that a vocabulary has, as far as a line goes.
@@ -154,8 +178,17 @@ mod tests {
 
     #[test]
     fn a_character_that_is_not_known_is_named_with_those_that_are() {
-        let error = bytes_each().encode("a\tb").expect_err("no tab");
-        assert!(error.to_string().contains("\\t"), "{error}");
-        assert!(error.to_string().contains("abé"), "{error}");
+        let error = bytes_each().encode("a\tb§中§").expect_err("no tab").to_string();
+        assert!(error.contains("not know '\\t' '§' '中'. ") && error.contains("abé"), "{error}");
+        let many: String = ('0'..='Z').collect();
+        let error = bytes_each().encode(&many).expect_err("none of them").to_string();
+        assert!(error.contains("'A' 'B' 'C' …. ") && !error.contains("'D'"), "{error}");
+    }
+
+    #[test]
+    fn a_text_begins_with_what_the_model_knows() {
+        for (vocab, beginning) in [("aA \n", '\n'), ("a zBA", 'A'), ("é a", ' '), ("yé", 'y'), ("", '\n')] {
+            assert_eq!(Tokenizer::Char(CharTokenizer::of_text(vocab)).beginning(), beginning, "{vocab:?}");
+        }
     }
 }

@@ -30,9 +30,34 @@ pub fn flag(flag: impl FnMut() -> bool + Send + 'static) -> Box<dyn FnMut() -> b
 
 /// A part of a view that is made anew.
 pub fn part<V: IntoView + 'static>(mut part: impl FnMut() -> V + Send + 'static) -> Box<dyn FnMut() -> Part + Send> {
+    Box::new(move || part().into_part())
+}
+
+/// A part of a view that is made anew where what it is made of has changed, and stays where that is the same again. A
+/// memo before a [`part`] does so too, with a kilobyte of code for each kind of value.
+pub fn part_of<K: Clone + PartialEq + Send + 'static, V: IntoView + 'static>(
+    of: impl FnMut() -> K + Send + 'static,
+    mut view: impl FnMut(K) -> V + Send + 'static,
+) -> Box<dyn FnMut() -> Part + Send> {
+    kept(Box::new(of), Box::new(move |of| view(of).into_part()))
+}
+
+/// One copy for all parts that are made of the same kind of value.
+fn kept<K: Clone + PartialEq + Send + 'static>(
+    mut of: Box<dyn FnMut() -> K + Send>,
+    mut view: Box<dyn FnMut(K) -> Part + Send>,
+) -> Box<dyn FnMut() -> Part + Send> {
+    // What the view has is its own: it is not to end when the effect runs and finds nothing new.
+    let owner = Owner::new();
+    let mut shown = None;
     Box::new(move || {
-        let view = part();
-        Part(Box::new(move || Made(Box::new(view.into_view().build()))))
+        let now = of();
+        if shown.as_ref() == Some(&now) {
+            return Part(None);
+        }
+        shown = Some(now.clone());
+        let made = owner.with_cleanup(|| view(now));
+        made.owned_by(owner.clone())
     })
 }
 
@@ -45,13 +70,20 @@ pub trait IntoPart {
 
 impl<V: IntoView + 'static> IntoPart for V {
     fn into_part(self) -> Part {
-        Part(Box::new(move || Made(Box::new(self.into_view().build()))))
+        Part(Some(Box::new(move || Made(Box::new(self.into_view().build())))))
     }
 }
 
-/// A view that can only be made. What it replaces is taken out instead of being compared, which costs a short list
-/// nothing to speak of and the page no code.
-pub struct Part(Box<dyn FnOnce() -> Made + Send>);
+/// A view that can only be made; nothing where what is there stays. What it replaces is taken out instead of being
+/// compared, which costs a short list nothing to speak of and the page no code.
+pub struct Part(Option<Box<dyn FnOnce() -> Made + Send>>);
+
+impl Part {
+    /// It, with what it makes when it is built as the owner's.
+    fn owned_by(self, owner: Owner) -> Self {
+        Self(Some(Box::new(move || owner.with(|| self.build()))))
+    }
+}
 
 /// What was made.
 pub struct Made(Box<dyn Mountable>);
@@ -60,11 +92,12 @@ impl Render for Part {
     type State = Made;
 
     fn build(self) -> Made {
-        (self.0)()
+        self.0.map_or_else(|| Made(Box::new(Render::build(()))), |make| make())
     }
 
     fn rebuild(self, state: &mut Made) {
-        let mut made = (self.0)();
+        let Some(make) = self.0 else { return };
+        let mut made = make();
         state.0.insert_before_this(&mut *made.0);
         state.0.unmount();
         *state = made;

@@ -6,7 +6,7 @@ mod history;
 use leptos::prelude::*;
 
 use crate::components::{
-    dynamic::{flag, part},
+    dynamic::{flag, part_of},
     header::Header,
     rig::{
         access::Access,
@@ -28,9 +28,9 @@ pub fn RigPage() -> impl IntoView {
     let client = client::begin();
     let desk = client.desk;
     // What was shown stays, however old; before the first greeting there is nothing to show.
-    let has_any = Memo::new(move |_| desk.connection.with(|connection| connection.was_live));
+    let has_any = move || desk.connection.with(|connection| connection.was_live);
     // Without a card there is nobody to have processes or a history.
-    let has_cards = Memo::new(move |_| desk.about(|rig| !rig.cards.is_empty()));
+    let has_cards = move || desk.about(|rig| !rig.cards.is_empty());
     let is_old = move || {
         let now_ms = desk.now_ms.get();
         desk.connection.with(|connection| connection.is_old(now_ms))
@@ -40,7 +40,7 @@ pub fn RigPage() -> impl IntoView {
         <main class="rig">
             <Status desk />
             <Access desk />
-            {part(move || has_any.get().then(|| view! {
+            {part_of(has_any, move |has_any| has_any.then(|| view! {
                 <div class="rig__body" class:rig__body--old=flag(is_old)>
                     <Fired desk />
                     <Trouble desk />
@@ -48,7 +48,7 @@ pub fn RigPage() -> impl IntoView {
                     <RunPanel desk />
                     <Orders desk />
                     <WritesPanel desk />
-                    {part(move || has_cards.get().then(|| view! {
+                    {part_of(has_cards, move |has_cards| has_cards.then(|| view! {
                         <Processes desk />
                         {history::chart(client)}
                     }))}

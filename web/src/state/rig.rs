@@ -53,8 +53,8 @@ pub struct Watched {
     pub losses: Losses,
     /// Whether the losses from before this page was opened are there too.
     pub is_whole: bool,
-    /// Whether somebody asked for its end, which has not come yet.
-    pub is_stopping: bool,
+    /// When somebody asked for its end, which has not come yet.
+    pub stopping_ms: Option<u64>,
 }
 
 /// What a message changed, so that only that is drawn anew.
@@ -72,13 +72,13 @@ pub struct Changed {
 
 impl Watched {
     /// Takes what an event says of whether its end was asked for.
-    fn take_stopping(&mut self, what: &What) {
-        let was_asked = match what {
-            What::RunStopping => true,
-            What::RunResumed { .. } => false,
-            _ => self.is_stopping,
+    fn take_stopping(&mut self, event: &Event) {
+        let asked_ms = match event.what {
+            What::RunStopping => Some(event.time_ms),
+            What::RunResumed { .. } => None,
+            _ => self.stopping_ms,
         };
-        self.is_stopping = was_asked && !self.run.status.has_ended();
+        self.stopping_ms = asked_ms.filter(|_| !self.run.status.has_ended());
     }
 }
 
@@ -209,11 +209,11 @@ impl Rig {
         let mut before = std::mem::take(&mut self.runs);
         for run in hello.runs.into_iter().take(RUNS_MAX) {
             let known = before.iter().position(|watched| watched.run.id == run.id).map(|at| before.swap_remove(at));
-            let (mut losses, is_whole, is_stopping) = known
-                .map_or((Losses::default(), false, false), |known| (known.losses, known.is_whole, known.is_stopping));
+            let (mut losses, is_whole, stopping_ms) = known
+                .map_or((Losses::default(), false, None), |known| (known.losses, known.is_whole, known.stopping_ms));
             losses.max_iters = run.max_iters;
-            let is_stopping = is_stopping && !run.status.has_ended();
-            self.runs.push(Watched { run, losses, is_whole, is_stopping });
+            let stopping_ms = stopping_ms.filter(|_| !run.status.has_ended());
+            self.runs.push(Watched { run, losses, is_whole, stopping_ms });
         }
     }
 
@@ -264,7 +264,7 @@ impl Rig {
             if event.id <= self.newest_event && event.what.has_line() {
                 let of = |watched: &&mut Watched| event.run.as_ref() == Some(&watched.run.id);
                 if let Some(watched) = self.runs.iter_mut().find(of) {
-                    watched.take_stopping(&event.what);
+                    watched.take_stopping(&event);
                 }
                 self.remember(event);
             } else {
@@ -341,8 +341,8 @@ impl Rig {
         if let What::RunStarted { run } = &event.what
             && self.runs.iter().all(|watched| watched.run.id != run.id)
         {
-            let (losses, is_whole, is_stopping) = (Losses::default(), true, false);
-            self.runs.insert(0, Watched { run: (**run).clone(), losses, is_whole, is_stopping });
+            let (losses, is_whole, stopping_ms) = (Losses::default(), true, None);
+            self.runs.insert(0, Watched { run: (**run).clone(), losses, is_whole, stopping_ms });
             // The oldest that has ended goes first.
             if self.runs.len() > RUNS_MAX {
                 let ended = self.runs.iter().rposition(|watched| watched.run.status.has_ended());
@@ -350,7 +350,7 @@ impl Rig {
             }
         }
         let Some(id) = &event.run else { return };
-        if matches!(event.what, What::RunDeleted) {
+        if matches!(event.what, What::RunDeleted { .. }) {
             self.runs.retain(|watched| watched.run.id != *id);
         }
         let Some(watched) = self.runs.iter_mut().find(|watched| watched.run.id == *id) else { return };
@@ -358,7 +358,7 @@ impl Rig {
         if event.id == 0 || event.id > self.folded_event {
             watched.run.apply(event.time_ms, &event.what);
         }
-        watched.take_stopping(&event.what);
+        watched.take_stopping(event);
     }
 
     fn is_ours(&self, run: Option<&str>) -> bool {

@@ -1,4 +1,5 @@
-//! llm.c on the same card: its train_gpt2cu, built here from a checkout that the owner has, on the same tokens.
+//! llm.c on the same card: its train_gpt2cu, built here from a checkout that the owner has, on the same tokens. One that
+//! was built elsewhere and lies in the checkout is taken as it is.
 
 use super::{options::Options, programs::Scratch, speed::absent, training::median_ms};
 use crate::{
@@ -6,13 +7,20 @@ use crate::{
     shell::Shell,
 };
 use serde_json::{Value, json};
-use std::{fs, path::Path, time::Duration};
+use std::{env, ffi::OsString, fs, path::Path, time::Duration};
 
 /// One file of CUDA C++, with templates.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(500);
 const TIME_MAX: Duration = Duration::from_secs(200);
 const WHO: &str = "llm.c";
 const PROGRAM: &str = "train_gpt2cu";
+/// Of CUDA 13 a call that llm.c makes takes another argument than before.
+const SHIM: &str = include_str!("../../gpu/llmc.h");
+/// Where pip has cuBLAS beside PyTorch, of CUDA 13 and 12: the loader looks there where nothing else has it.
+const LIBRARIES: &str = "import os, nvidia\nfolders = [os.path.join(at, lib) for at in nvidia.__path__ for lib in \
+                         ('cu13/lib', 'cublas/lib')]\nprint(os.pathsep.join(filter(os.path.isdir, folders)))";
+/// An evaluation in so many iterations, which is at the start and at the end alone, of one batch: it divides by it.
+const EVALUATE_EVERY: &str = "1000000";
 /// Its files of tokens begin with 256 words, of which these are the first: what it is, its version.
 const MAGIC: [u32; 2] = [20_240_520, 1];
 const HEADER_WORDS: usize = 256;
@@ -30,8 +38,9 @@ pub fn measure(
     let size = &options.size;
     let ready = match &options.llmc {
         None => Err("--llmc names no checkout of it".to_owned()),
-        Some(folder) => build(shell, folder)?.map(|()| folder.clone()),
+        Some(folder) => build(shell, folder, scratch)?.map(|()| folder.clone()),
     };
+    let libraries = libraries(shell);
     for batch_size in size.speeds {
         for (level, flag) in LEVELS {
             let folder = match &ready {
@@ -49,8 +58,9 @@ pub fn measure(
             let command =
                 shell.cmd(folder.join(PROGRAM)).dir(folder).args(["-i", &tokens, "-j", &tokens, "-e", &model]);
             let command = command.args(["-b", &batch, "-t", &length, "-d", &whole, "-x", &steps, "-r", flag]);
-            // It judges, samples and saves nothing meanwhile.
-            let ended = command.args(["-v", "0", "-s", "0", "-h", "0", "-n", "0"]).limited(TIME_MAX, |_| {})?;
+            // It samples and saves nothing meanwhile.
+            let command = command.args(["-v", EVALUATE_EVERY, "-m", "1", "-s", "0", "-h", "0", "-n", "0"]);
+            let ended = command.env("LD_LIBRARY_PATH", &libraries).limited(TIME_MAX, |_| {})?;
             let median = median_ms(&times_ms(&ended.out), size.warm_up).filter(|_| ended.success);
             add(match median {
                 Some(ms) => json!({
@@ -65,16 +75,41 @@ pub fn measure(
 }
 
 /// Builds it where it is not there; why it cannot be, where it cannot.
-fn build(shell: &Shell, folder: &Path) -> Result<std::result::Result<(), String>> {
-    if folder.join(PROGRAM).is_file() {
+fn build(shell: &Shell, folder: &Path, scratch: &Scratch) -> Result<std::result::Result<(), String>> {
+    let program = folder.join(PROGRAM);
+    if program.is_file() {
+        // Who carried the folder may have lost which files are programs; where it cannot be started, that is told.
+        #[cfg(unix)]
+        let _ = fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755));
         return Ok(Ok(()));
     }
     if shell.which("nvcc").is_none() || shell.which("make").is_none() {
         return Ok(Err(format!("{} has no {PROGRAM}, and make and nvcc are not both on PATH", folder.display())));
     }
+    let shim = scratch.write("llmc.h", SHIM.as_bytes())?;
     // One card, so that neither MPI nor NCCL is looked for.
-    let ended = shell.cmd("make").dir(folder).args([PROGRAM, "NO_MULTI_GPU=1"]).limited(BUILD_TIME_MAX, |_| {})?;
+    let command = shell.cmd("make").dir(folder).args([PROGRAM, "NO_MULTI_GPU=1", "NO_USE_MPI=1"]);
+    let command = command.args(capability(shell).map(|number| format!("GPU_COMPUTE_CAPABILITY={number}")));
+    let command = command.env("NVCC_APPEND_FLAGS", format!("-include {}", shim.display()));
+    let ended = command.limited(BUILD_TIME_MAX, |_| {})?;
     Ok(ended.why().map_or(Ok(()), |why| Err(format!("make {PROGRAM}: {why}"))))
+}
+
+/// 90 of 9.0, the first card's: its Makefile asks for it in vain, and the compiler's own choice is of older cards.
+fn capability(shell: &Shell) -> Option<String> {
+    let text = shell.cmd("nvidia-smi").args(["--query-gpu=compute_cap", "--format=csv,noheader"]).read()?;
+    let number: String = text.lines().next()?.trim().split('.').collect();
+    (!number.is_empty() && number.chars().all(|digit| digit.is_ascii_digit())).then_some(number)
+}
+
+/// Where the loader is to look for libraries: where it is told to already, then beside PyTorch.
+fn libraries(shell: &Shell) -> OsString {
+    let told = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let beside = shell.cmd("python3").args(["-c", LIBRARIES]).read().unwrap_or_default();
+    let beside = OsString::from(beside.trim());
+    let folders = env::split_paths(&told).chain(env::split_paths(&beside));
+    // Of no folder's name there is the separator: all were split by it.
+    env::join_paths(folders.filter(|folder| !folder.as_os_str().is_empty())).unwrap_or(told.clone())
 }
 
 /// The tokens to train on, as it reads them.

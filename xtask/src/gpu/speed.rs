@@ -34,8 +34,9 @@ pub fn measure(shell: &Shell, headroom: &Path, options: &Options, found: &mut Fo
             add(ours(shell, headroom, size, &asked, &scratch, vocab_size)?)?;
         }
     }
-    nanogpt::measure(shell, options, &scratch, &mut add)?;
-    llmc::measure(shell, options, &scratch, &data, &mut add)
+    // What takes long comes last: a machine that is lent may be gone by then.
+    llmc::measure(shell, options, &scratch, &data, &mut add)?;
+    nanogpt::measure(shell, options, &scratch, &mut add)
 }
 
 fn ours(
@@ -62,7 +63,7 @@ fn ours(
     };
     Ok(json!({
         "kind": "speed", "who": who, "available": true, "batch_size": asked.batch_size, "recompute": recompute,
-        "allocated_bytes": trained.allocated_bytes, "iteration_ms": median_ms,
+        "multiplied_by": trained.multiplied_by, "allocated_bytes": trained.allocated_bytes, "iteration_ms": median_ms,
         "tokens_per_second": asked.tokens() as f64 / median_ms * 1e3,
         "operations_per_token": asked.operations_per_token(vocab_size)?,
     }))

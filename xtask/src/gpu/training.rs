@@ -9,13 +9,16 @@ use headroom_shared::gpt::{GptConfig, GptShape};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The longest of all runs is 100 iterations of the headline's, seconds each on the slowest card that can.
 const TIME_MAX: Duration = Duration::from_secs(580);
 /// A plan is arithmetic, and asks the card what is free.
 const PLAN_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a run is left alone between two looks: each asks the driver for all that it tells of the card, which keeps
+/// launches waiting.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Weights and batches are of it, on the card as on the CPU.
 const SEED: u64 = 1337;
 /// Evaluations are not what is measured: at the start alone, and a batch each.
@@ -49,7 +52,9 @@ pub struct Trained {
     pub losses: Vec<f64>,
     /// Its time.
     pub times_ms: Vec<f64>,
-    /// What NVML says while it runs.
+    /// Who multiplied matrices, and why it was not cuBLASLt, where it was not.
+    pub multiplied_by: Option<String>,
+    /// What NVML says while it runs, where it is watched.
     pub seen: nvml::Seen,
     /// Why it failed, where it did.
     pub why: Option<String>,
@@ -127,13 +132,20 @@ impl Asked<'_> {
         Ok(Planned { bytes: document["bytes"].as_u64(), recompute: document["recompute"].clone(), why })
     }
 
-    /// Runs it.
+    /// Runs it, with nobody looking on, as others are timed too.
     pub fn run(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Trained> {
+        let ended = self.command(shell, headroom, scratch).limited(TIME_MAX, |_| {})?;
+        Ok(read(&ended, self.iterations))
+    }
+
+    /// Runs it, and asks NVML meanwhile.
+    pub fn run_watched(&self, shell: &Shell, headroom: &Path, scratch: &Scratch) -> Result<Trained> {
         let mut seen = nvml::Seen::before(shell, headroom);
-        let watched = self.device != "cpu";
+        let mut looked = Instant::now();
         let ended = self.command(shell, headroom, scratch).limited(TIME_MAX, |pid| {
-            if watched {
+            if looked.elapsed() >= LOOK_EVERY {
                 seen.look(shell, headroom, pid);
+                looked = Instant::now();
             }
         })?;
         Ok(Trained { seen, ..read(&ended, self.iterations) })
@@ -151,6 +163,8 @@ fn read(ended: &Ended, iterations: u64) -> Trained {
     }
     let word = ended.err.lines().find_map(|line| line.strip_prefix("Allocated ")?.split(' ').next());
     trained.allocated_bytes = word.and_then(|word| word.parse().ok());
+    let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrices are multiplied by "));
+    trained.multiplied_by = who.map(|who| who.trim_end_matches('.').to_owned());
     let short = (trained.losses.len() as u64) < iterations;
     trained.why = trained.why.or_else(|| short.then(|| format!("{} iterations of {iterations}", trained.losses.len())));
     trained
@@ -184,13 +198,14 @@ mod tests {
     fn a_run_is_read_from_what_it_prints() {
         let ended = Ended {
             out: "{\"iter\":0,\"train_loss\":4.2}\n{\"iter\":0,\"loss\":4.2,\"time_ms\":9.5}\n{\"iter\":1,\"loss\":4.1,\"time_ms\":2.5}\n".to_owned(),
-            err: "A GPT of 5 parameters\nAllocated 4096 bytes, as planned.\n".to_owned(),
+            err: "Matrices are multiplied by own kernels.\nAllocated 4096 bytes, as planned.\n".to_owned(),
             success: true,
             ..Ended::default()
         };
         let trained = read(&ended, 2);
         assert_eq!((trained.losses, trained.times_ms), (vec![4.2, 4.1], vec![9.5, 2.5]));
         assert_eq!((trained.allocated_bytes, trained.why), (Some(4096), None));
+        assert_eq!(trained.multiplied_by.as_deref(), Some("own kernels"));
         assert_eq!(read(&ended, 3).why.as_deref(), Some("2 iterations of 3"));
     }
 

@@ -82,9 +82,9 @@ impl Cmd {
 /// Ends it with what it started.
 fn kill(child: &mut Child) {
     if cfg!(unix) {
-        let group = format!("-{}", child.id());
-        // Whoever has ended already is who was meant to.
-        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        // The shell's own, as not every machine has a program of that name. Whoever has ended already is who was meant to.
+        let group = format!("kill -s KILL -- -{}", child.id());
+        let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     }
     let _ = child.kill();
 }

@@ -1,15 +1,13 @@
-//! The byte pairs of `headroom_shared` against `tiktoken-rs`, over GPT-2's own vocabulary.
-//!
-//! tiktoken keeps a token's bytes and no merges. Both files are made of those: a token's two parts are what its bytes
-//! merge to by the tokens that were learnt before it.
+//! The byte pairs of `headroom_shared` against `tiktoken-rs`, over GPT-2's own vocabulary, in the
+//! file that the agent makes of tiktoken's table.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use fancy_regex::Regex;
 use headroom_shared::tokenizer::bpe::{ByteBpe, Part, SPLIT_PATTERN};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::{END_OF_TEXT, END_OF_TEXT_ID, GPT2_VOCAB_SIZE, gpt2};
+use super::{END_OF_TEXT, END_OF_TEXT_ID, GPT2_VOCAB_SIZE, gpt2, tokenizer_json};
 use crate::data::corpus;
 
 static FILES: LazyLock<(String, String)> = LazyLock::new(files);
@@ -19,42 +17,12 @@ static OURS: LazyLock<ByteBpe> = LazyLock::new(|| {
 });
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new(SPLIT_PATTERN).expect("a pattern"));
 
-/// GPT-2's `vocab.json` and `merges.txt`.
+/// GPT-2's `vocab.json` and `merges.txt`, out of the one file.
 fn files() -> (String, String) {
-    let bytes: Vec<Vec<u8>> = (0..END_OF_TEXT_ID).map(|id| gpt2().decode_bytes(&[id]).expect("a token")).collect();
-    let ids: HashMap<&[u8], usize> = bytes.iter().enumerate().map(|(id, bytes)| (&bytes[..], id)).collect();
-    // encoder.py's list: bytes that are printed are themselves, and stand first among GPT-2's ids, too.
-    let mut chars = HashMap::new();
-    let (printed, others): (Vec<u8>, Vec<u8>) =
-        (0..=u8::MAX).partition(|byte| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff));
-    chars.extend(printed.into_iter().map(|byte| (byte, char::from(byte))));
-    chars.extend(others.into_iter().zip('\u{100}'..));
-    let written = |bytes: &[u8]| bytes.iter().map(|byte| chars[byte]).collect::<String>();
-    let mut vocab = Map::new();
-    let mut merges = "#version: 0.2\n".to_owned();
-    for (id, token) in bytes.iter().enumerate() {
-        vocab.insert(written(token), json!(id));
-        if token.len() > 1 {
-            let (left, right) = parts(&ids, token, id);
-            merges.push_str(&format!("{} {}\n", written(left), written(right)));
-        }
-    }
-    vocab.insert(END_OF_TEXT.to_owned(), json!(END_OF_TEXT_ID));
-    (Value::Object(vocab).to_string(), merges)
-}
-
-/// What a token's bytes merge to by the tokens before it.
-fn parts<'t>(ids: &HashMap<&[u8], usize>, token: &'t [u8], id: usize) -> (&'t [u8], &'t [u8]) {
-    let mut ends: Vec<usize> = (0..=token.len()).collect();
-    while ends.len() > 3 {
-        let merged = ends.windows(3).enumerate().filter_map(|(at, three)| {
-            let id = ids.get(&token[three[0]..three[2]]).filter(|other| **other < id)?;
-            Some((*id, at + 1))
-        });
-        let (_, at) = merged.min().expect("every token was learnt as two");
-        ends.remove(at);
-    }
-    token.split_at(ends[1])
+    let file: Value = serde_json::from_str(tokenizer_json().expect("GPT-2's table")).expect("JSON");
+    let merges = file["model"]["merges"].as_array().expect("a list").iter().map(|pair| pair.as_str().expect("text"));
+    let merges: Vec<&str> = ["#version: 0.2"].into_iter().chain(merges).collect();
+    (file["model"]["vocab"].to_string(), merges.join("\n") + "\n")
 }
 
 fn encode_ordinary(tokenizer: &ByteBpe, text: &str, ids: &mut Vec<u32>) {
@@ -160,18 +128,18 @@ fn a_prompt_may_spell_the_end_of_a_text() {
     }
 }
 
-/// As Hugging Face's file of GPT-2 has the same.
+/// The alphabet is encoder.py's: what prints is itself, and stands first among GPT-2's ids too.
 #[test]
 fn one_file_is_the_same_tokenizer() {
-    let (vocab, merges) = &*FILES;
-    let vocab: Value = serde_json::from_str(vocab).expect("JSON");
-    let merges: Vec<&str> = merges.lines().skip(1).collect();
-    assert_eq!(merges.len(), 50_000);
-    let file = json!({
-        "added_tokens": [{ "id": END_OF_TEXT_ID, "content": END_OF_TEXT, "special": true, "normalized": true }],
-        "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true },
-        "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true },
-        "model": { "dropout": null, "unk_token": null, "vocab": vocab, "merges": merges },
-    });
-    assert_eq!(ByteBpe::from_tokenizer_json(file.to_string().as_bytes()).as_ref(), Ok(&*OURS));
+    let file = tokenizer_json().expect("GPT-2's table");
+    assert_eq!(ByteBpe::from_tokenizer_json(file.as_bytes()).as_ref(), Ok(&*OURS));
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    let merges = file["model"]["merges"].as_array().expect("a list");
+    assert_eq!((merges.len(), merges[0].as_str(), merges[1].as_str()), (50_000, Some("Ġ t"), Some("Ġ a")));
+    let vocab = file["model"]["vocab"].as_object().expect("a table");
+    assert_eq!(vocab.len(), GPT2_VOCAB_SIZE as usize);
+    for (token, id) in [("!", 0), ("ÿ", 187), ("Ā", 188), ("Ċ", 198), ("Ġ", 220), ("Ġthe", 262), (END_OF_TEXT, 50_256)]
+    {
+        assert_eq!(vocab[token], id, "{token}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::Duration,
 };
 
@@ -71,9 +71,11 @@ impl Failures {
     }
 }
 
-/// Whoever has one address of IPv6 has the 2⁶⁴ beside it.
-fn network(address: IpAddr) -> IpAddr {
+/// What counts as one address: whoever has one of IPv6 has the 2⁶⁴ beside it, and whoever is on this machine all that
+/// mean it.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        here if here.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         v4 => v4,
     }
@@ -106,6 +108,22 @@ mod tests {
         assert!(failures.count(address("2001:db8:0:1::1"), start));
         assert!(failures.count(address("192.0.2.1"), start));
         assert!(failures.count(address("2001:db8::1"), start + WINDOW), "a minute later it may fail again");
+    }
+
+    #[test]
+    fn several_addresses_are_one() {
+        let network = |text: &str| network(text.parse().expect("an address")).to_string();
+        for (address, one) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.1.2.3", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+            ("::ffff:127.0.0.9", "127.0.0.1"),
+        ] {
+            assert_eq!(network(address), one, "{address}");
+        }
     }
 
     #[test]

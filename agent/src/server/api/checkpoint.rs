@@ -171,7 +171,7 @@ fn range(request: &HeaderMap, etag: &HeaderValue, bytes: u64) -> Asked {
 }
 
 /// Whether a list of tags has this one, or all. A weak tag is as good where nothing is put together of parts.
-fn names(request: &HeaderMap, list: &header::HeaderName, etag: &HeaderValue, is_weak_enough: bool) -> bool {
+pub fn names(request: &HeaderMap, list: &header::HeaderName, etag: &HeaderValue, is_weak_enough: bool) -> bool {
     let values = request.get_all(list).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| {
         let tag = if is_weak_enough { tag.strip_prefix("W/").unwrap_or(tag) } else { tag };

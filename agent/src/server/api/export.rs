@@ -99,7 +99,7 @@ mod tests {
         let event = |what| Event { id: 1, time_ms: 9, run: None, what };
         let text = rows(&[
             event(What::RunIteration(iteration)),
-            event(What::RunDeleted),
+            event(What::RunDeleted { name: None }),
             event(What::RunEvaluation(evaluation)),
         ]);
         assert_eq!(text, "9,7,,,,1.5,1000,0.25,0.0006,0.5\n9,8,,2.5,3,,,,,\n");

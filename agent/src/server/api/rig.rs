@@ -66,10 +66,10 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
 pub async fn history(Extract(state): Extract<Arc<State>>, query: Read) -> Result<Json<History>, Refusal> {
     let asked_for = Asked::read(query)?;
     let group = asked_for.group()?;
-    let gpu = match group {
-        Group::Fast | Group::Slow => query::gpu(&asked_for)?,
+    let named = match group {
+        Group::Fast | Group::Slow => Some(query::gpu(&asked_for)?),
         // There is one machine.
-        Group::Host => String::new(),
+        Group::Host => None,
     };
     let (from_ms, to_ms) = (asked_for.time_ms("from_ms")?, asked_for.time_ms("to_ms")?);
     let n_points = asked_for.count("points", POINTS, POINTS_MAX)?;
@@ -77,7 +77,21 @@ pub async fn history(Extract(state): Extract<Arc<State>>, query: Read) -> Result
     if from_ms >= to_ms || to_ms > i64::MAX as u64 {
         return Err(Refusal::bad_request("from_ms has to be before to_ms, and to_ms at most 9223372036854775807."));
     }
+    let gpu = match named {
+        Some(named) => card(&state, named).await?,
+        None => String::new(),
+    };
     let history =
         asked(&state.archive, move |archive| archive.history(Subject { group, gpu: &gpu }, from_ms, to_ms, n_points));
     Ok(Json(history.await?))
+}
+
+/// The UUID of what was asked for as a card: one that is there, or one that was.
+async fn card(state: &State, named: String) -> Result<String, Refusal> {
+    let cards = state.hub.inventory();
+    if let Some(uuid) = query::present(&cards, &named) {
+        return Ok(uuid);
+    }
+    let kept = asked(&state.archive, Archive::cards).await?;
+    if kept.iter().any(|card| card.uuid == named) { Ok(named) } else { Err(query::no_card(&cards, &kept, &named)) }
 }

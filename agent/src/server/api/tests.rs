@@ -9,9 +9,12 @@ use headroom_shared::protocol::{
 use serde_json::Value;
 
 use super::*;
-use crate::server::{
-    made::{event, fired, gpu, run},
-    tests::talk::Server,
+use crate::{
+    server::{
+        made::{event, fired, gpu, run},
+        tests::talk::Server,
+    },
+    store::Card,
 };
 
 fn description() -> Value {
@@ -56,6 +59,7 @@ fn every_route_is_described_and_every_description_is_a_route() {
 #[tokio::test]
 async fn every_description_is_answered_as_it_says() {
     let server = Server::start().await;
+    server.place.state.hub.gpus(vec![gpu(0)]);
     let ours = Run { order: Some(Order::default()), ..run("ab") };
     server.place.made.runs.lock().expect("no panic").push(ours);
     server.place.made.alerts.lock().expect("no panic").push(fired(7));
@@ -135,7 +139,7 @@ async fn questions_have_bounds() {
         ("/api/history?gpu=GPU-0&from_ms=1&from_ms=2&to_ms=2", "from_ms stands there twice"),
         ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=0", "points takes a number from 1 to 2000, and not 0"),
         ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2001", "points takes a number from 1 to 2000"),
-        ("/api/history?gpu=a%2fb&from_ms=1&to_ms=2", "gpu takes a card's UUID"),
+        ("/api/history?gpu=a%20b&from_ms=1&to_ms=2", "gpu takes a card's UUID"),
         ("/api/history?from_ms=1&to_ms=2&group=slow", "gpu is missing"),
         ("/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=none", "group takes fast, slow or host"),
         ("/api/runs?limit=0", "limit takes a number from 1 to 1000"),
@@ -144,11 +148,25 @@ async fn questions_have_bounds() {
         ("/api/runs?limit=%ff", "limit takes"),
         ("/api/runs/ab/events?after=-1", "after takes the number of an event"),
         ("/api/runs/ab/events?limit=9999", "limit takes a number from 1 to 1000"),
+        (
+            "/api/history?gpus=GPU-0&from_ms=1&to_ms=2",
+            "\\\"gpus\\\" is not known behind the question mark; this takes gpu",
+        ),
+        ("/api/runs?Limit=5", "\\\"Limit\\\" is not known"),
+        ("/api/runs?status=running", "this takes limit there"),
+        ("/api/runs/ab/events?before=5", "this takes after, limit there"),
+        ("/api/runs/ab/export.csv?from=5", "this takes nothing there"),
+        ("/api/runs/ab?x", "this takes nothing there"),
+        ("/api/rig?gpu=0", "this takes nothing there"),
+        ("/api/settings?%3Cscript%3E=1", "<script>"),
+        ("/metrics?gpu=0", "this takes nothing there"),
+        ("/api/openapi.json?v=2", "this takes nothing there"),
     ] {
         let answer = server.asked("GET", path, &server.place.view).await;
         let is_told = answer.body.contains("bad_request") && answer.body.contains(says);
         assert!(answer.status == 400 && is_told, "{path}: {answer:?}");
     }
+    server.place.state.hub.gpus(vec![gpu(0)]);
     for fits in [
         "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&points=2000",
         "/api/history?gpu=GPU-0&from_ms=1&to_ms=2&group=slow",
@@ -157,6 +175,64 @@ async fn questions_have_bounds() {
         assert_eq!(server.asked("GET", fits, &server.place.view).await.status, 200, "{fits}");
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_card_is_found_by_what_names_it() {
+    let server = Server::start().await;
+    let ask = async |gpu: &str| {
+        server.asked("GET", &format!("/api/history?gpu={gpu}&from_ms=1&to_ms=2"), &server.place.view).await
+    };
+    let none = ask("0").await;
+    assert!(none.status == 404 && none.body.contains("no card \\\"0\\\" here: there is none so far"), "{none:?}");
+    server.place.state.hub.gpus(vec![gpu(0), gpu(7)]);
+    let card = |uuid: &str| Card { uuid: uuid.to_owned(), name: "Tesla T4".to_owned() };
+    *server.place.made.cards.lock().expect("no panic") = vec![card("GPU-0"), card("GPU-old"), card("MIG-GPU-1/2/0")];
+    for (named, uuid) in [
+        ("GPU-0", "GPU-0"),
+        ("0", "GPU-0"),
+        ("7", "GPU-7"),
+        // Gone, and what was read of it is there.
+        ("GPU-old", "GPU-old"),
+        ("MIG-GPU-1%2F2%2F0", "MIG-GPU-1/2/0"),
+    ] {
+        let answer = ask(named).await;
+        assert_eq!(answer.status, 200, "{named}: {answer:?}");
+        assert_eq!(serde_json::from_str::<Value>(&answer.body).expect("JSON")["gpu"], uuid, "{named}");
+    }
+    let named = "0: GPU-0 (NVIDIA GeForce RTX 4070), 7: GPU-7 (NVIDIA GeForce RTX 4070), GPU-old (Tesla T4), which is \
+                 gone, MIG-GPU-1/2/0 (Tesla T4), which is gone.";
+    for unknown in ["1", "-0", "00000000000000000000", "4294967296", "gpu-0", "GPU-", "all"] {
+        let answer = ask(unknown).await;
+        assert!(answer.status == 404 && answer.body.contains("no_card") && answer.body.contains(named), "{answer:?}");
+    }
+    // No more than one can read.
+    *server.place.made.cards.lock().expect("no panic") = (0..40).map(|i| card(&format!("GPU-old-{i}"))).collect();
+    let many = ask("1").await;
+    assert!(many.body.contains("GPU-old-13") && !many.body.contains("GPU-old-14"), "{many:?}");
+    assert!(many.body.contains("and 26 more"), "{many:?}");
+    // What cannot be read is said, and is no card that is missing.
+    *server.place.made.broken.lock().expect("no panic") = true;
+    assert_eq!(ask("1").await.status, 503);
+    server.stop().await;
+}
+
+#[test]
+fn what_stands_behind_the_question_mark_is_described() {
+    for (path, operations) in description()["paths"].as_object().expect("paths") {
+        let described: Vec<&str> = ["parameters", "get"]
+            .iter()
+            .filter_map(
+                |at| if *at == "get" { operations[at]["parameters"].as_array() } else { operations[at].as_array() },
+            )
+            .flatten()
+            .filter(|parameter| parameter["in"] == "query")
+            .filter_map(|parameter| parameter["name"].as_str())
+            .collect();
+        let taken = query::TAKEN.iter().find(|(of, _)| of == path).map_or(&[][..], |(_, names)| names);
+        assert_eq!(described, taken, "{path}");
+    }
+    assert!(query::TAKEN.iter().all(|(path, _)| ROUTES.iter().any(|route| route.path == *path)));
 }
 
 #[tokio::test]

@@ -40,7 +40,9 @@ impl Client {
     fn connect(place: &Place, room: usize) -> Self {
         let (mut server, client) = pipe(room);
         let state = Arc::clone(&place.state);
-        let greeting = Arc::clone(&state.greetings).try_acquire_owned().expect("a place");
+        let leave = Arc::default();
+        let seat = state.greetings.enter(HERE, &leave).expect("a place");
+        let greeting = Greeting { seat, leave };
         let served = tokio::spawn(async move { attend(&mut server, &state, HERE, greeting).await });
         Self { pipe: client, served, start: Instant::now() }
     }

@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::oneshot,
     task::JoinHandle,
     time::timeout,
@@ -16,13 +16,17 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest},
 };
 
-use crate::server::{assets::Assets, host::Given, made::Place, serve};
+use crate::server::{assets::Assets, host::Given, listen, made::Place, serve, tls::Tls};
 
 /// Far above what any answer takes; a hang becomes a failure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub const INDEX: &str = "<!doctype html><title>page</title>";
 pub const WASM: &str = "app-0123456789abcdef_bg.wasm";
+
+/// More than the system holds for one connection.
+pub const LARGE: &str = "large.js";
+pub const LARGE_BYTES: usize = 6 << 20;
 
 pub struct Server {
     pub place: Place,
@@ -38,24 +42,34 @@ impl Server {
 
     /// One whose owner gave more than its address.
     pub async fn given(assets: Assets, given: Given) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::over(None, assets, given).await
+    }
+
+    /// One that takes connections by TLS, if by any.
+    pub async fn over(tls: Option<Tls>, assets: Assets, given: Given) -> Self {
+        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (end, ended) = oneshot::channel();
         let place = Place::at(address, assets, given);
         let state = Arc::clone(&place.state);
-        let served = tokio::spawn(serve(listener, state, None, async {
+        let served = tokio::spawn(serve(listener, state, tls, async {
             let _ = ended.await;
         }));
         Self { place, address, end, served }
     }
 
     pub async fn start() -> Self {
+        Self::with(Self::page()).await
+    }
+
+    /// Files as those of a page.
+    pub fn page() -> Assets {
         let file = |name: &str, content: &str| {
             let mut hash = [0; 32];
             name.bytes().chain(content.bytes()).enumerate().for_each(|(i, byte)| hash[i % 16] ^= byte.rotate_left(1));
             (name.to_owned(), Bytes::copy_from_slice(content.as_bytes()), hash)
         };
-        Self::with(Assets::new([
+        Assets::new([
             file("index.html", INDEX),
             file("index.html.br", "index as brotli"),
             file("index.html.gz", "index as gzip"),
@@ -65,8 +79,8 @@ impl Server {
             file("style.css", "style"),
             file("embed.html", "embed"),
             file("headroom-calculator.js", "element"),
-        ]))
-        .await
+            file(LARGE, &"large ".repeat(LARGE_BYTES / 6)),
+        ])
     }
 
     pub async fn connect(&self) -> TcpStream {

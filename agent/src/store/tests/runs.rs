@@ -275,11 +275,13 @@ fn a_run_is_deleted_when_it_has_ended() {
     rig.turn();
     rig.told();
     let last = rig.archive.last_event().expect("a number");
+    let name = rig.archive.run("a1").expect("a run").name;
     rig.archive.delete_run("a1", rig.now_ms).expect("it has ended");
     rig.turn();
     let told = rig.told_events();
     assert_eq!(told.len(), 1);
-    assert_eq!((told[0].run.as_deref(), &told[0].what), (Some("a1"), &What::RunDeleted));
+    let deleted = What::RunDeleted { name: Some(name) };
+    assert_eq!((told[0].run.as_deref(), &told[0].what), (Some("a1"), &deleted), "its name is known nowhere else");
     assert!(told[0].id > last, "a number is never given twice");
     assert_eq!(rig.archive.events(Some("a1"), 0, 10).expect("events"), told);
     assert!(matches!(rig.archive.run("a1"), Err(Error::NoRun(_))));

@@ -36,6 +36,8 @@ const WHEELS: &[&str] = if cfg!(windows) {
 const TOOLKIT: &[&str] = if cfg!(windows) { &["bin/x64", "bin"] } else { &["lib64", "lib"] };
 /// Entries of a folder that are looked at: beyond, it is none that holds versions of something.
 const ENTRIES_MAX: usize = 4096;
+/// Folders of PATH that are looked at: beyond, it is none that a person made.
+const PATH_MAX: usize = 256;
 /// Libraries that are tried: more than any host has, and each is some hundred MB to open.
 const TRIED_MAX: usize = 16;
 
@@ -157,9 +159,9 @@ pub(super) fn take(device: &Device, library: &Path) -> Result<(Found, Handle), R
     Ok((Found { library: library.to_owned(), version }, handle))
 }
 
-/// Where a library may be, in the order in which they are tried: what pip installed for the environment that is active,
-/// for the person and for the machine; CUDA as variables name it, then as it is installed, the newest first; conda's; and
-/// where the loader looks by itself. Files that are there, and the loader's names.
+/// Where a library may be, in the order in which they are tried: what pip installed for the environment that is active, for
+/// the Pythons that are called by their name, for the person and for the machine; CUDA as variables name it, then as it is
+/// installed, the newest first; conda's; and where the loader looks by itself. Files that are there, and the loader's names.
 fn places(variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathBuf> {
     let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let (venv, conda) = (folder("VIRTUAL_ENV"), folder("CONDA_PREFIX"));
@@ -167,6 +169,10 @@ fn places(variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathB
     for prefix in [&venv, &conda].into_iter().flatten() {
         packages.extend(site_packages(prefix));
     }
+    // Images of machines put an environment on PATH and activate none.
+    let path = variable("PATH").unwrap_or_default();
+    packages
+        .extend(env::split_paths(&path).take(PATH_MAX).flat_map(|bin| pythons(&bin)).flat_map(|at| site_packages(&at)));
     packages.extend(folder("HOME").iter().flat_map(|home| site_packages(&home.join(".local"))));
     for prefix in ["usr", "usr/local"] {
         packages.extend(site_packages(&root.join(prefix)));
@@ -187,6 +193,19 @@ fn places(variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathB
         }
     }
     places
+}
+
+/// Prefixes of the Python in a folder of programs: the one that the folder belongs to, and the one that it points to.
+fn pythons(bin: &Path) -> Vec<PathBuf> {
+    let python = bin.join(if cfg!(windows) { "python.exe" } else { "python3" });
+    if !python.is_file() {
+        return vec![];
+    }
+    let pointed = fs::read_link(&python).ok().map(|to| bin.join(to));
+    let bins = [Some(bin), pointed.as_deref().and_then(Path::parent)].into_iter().flatten();
+    // On Windows a Python lies in its prefix itself, and an environment's in a folder of it.
+    let prefixes = bins.flat_map(|bin| [cfg!(windows).then_some(bin), bin.parent()]);
+    prefixes.flatten().map(Path::to_owned).collect()
 }
 
 /// A prefix's folders of Python packages, those of the newest Python first.
@@ -239,6 +258,8 @@ mod tests {
         let in_order = [
             "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13",
             "venv/lib/python3.9/site-packages/nvidia/cublas/lib/libcublasLt.so.12",
+            "image/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13",
+            "linked/lib/python3.12/site-packages/nvidia/cublas/lib/libcublasLt.so.12",
             "home/.local/lib/python3.11/site-packages/nvidia/cublas/lib/libcublasLt.so.12",
             "usr/lib/python3.13/dist-packages/nvidia/cublas/lib/libcublasLt.so.12",
             "usr/local/lib/python3.12/dist-packages/nvidia/cublas/lib/libcublasLt.so.12",
@@ -249,13 +270,20 @@ mod tests {
             "usr/local/cuda-12.9/lib64/libcublasLt.so.12",
             "conda/lib/libcublasLt.so.12",
         ];
-        in_order.into_iter().chain(["usr/local/cuda-old/lib64/libcublasLt.so.12"]).for_each(file);
+        // The last but one has no Python in its folder of programs, and of the last there is no version.
+        let unseen = ["none/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13", "none/bin/pip"];
+        let unseen = unseen.into_iter().chain(["usr/local/cuda-old/lib64/libcublasLt.so.12"]);
+        in_order.into_iter().chain(unseen).chain(["image/bin/python3", "linked/bin/python3.12"]).for_each(file);
+        fs::create_dir_all(folder.join("links")).expect("a folder");
+        std::os::unix::fs::symlink(folder.join("linked/bin/python3.12"), folder.join("links/python3")).expect("a link");
+        let path = env::join_paths(["none/bin", "image/bin", "links"].map(|bin| folder.join(bin))).expect("no colons");
         let variable = |name: &str| match name {
             "VIRTUAL_ENV" => Some(folder.join("venv").into()),
             "CONDA_PREFIX" => Some(folder.join("conda").into()),
             "HOME" => Some(folder.join("home").into()),
             "CUDA_HOME" => Some(folder.join("toolkit").into()),
             "CUDA_PATH" => Some(OsString::new()),
+            "PATH" => Some(path.clone()),
             other => panic!("{other} says nothing of where the library is"),
         };
         let found = places(&variable, &folder);

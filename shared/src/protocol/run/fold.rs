@@ -60,7 +60,7 @@ impl Run {
             What::RunCheckpoint { .. }
             | What::RunStopping
             | What::RunRetried { .. }
-            | What::RunDeleted
+            | What::RunDeleted { .. }
             | What::Alert { .. }
             | What::AlertOver { .. }
             | What::AlertDismissed { .. }
@@ -260,7 +260,7 @@ mod tests {
         let all = [
             What::RunCheckpoint { folder: "out".to_owned() },
             What::RunRetried { next: "1".to_owned(), changes: vec![] },
-            What::RunDeleted,
+            What::RunDeleted { name: None },
             What::CardLost { gpu: gpu() },
             What::CardBack { gpu: gpu() },
             What::HistoryPaused { reason: "full".to_owned() },

@@ -11,8 +11,9 @@ const SOFT_HYPHEN: u8 = 0xad;
 /// The character of the first of them.
 const FIRST: u32 = 0x100;
 
-/// The character that a byte is written as.
-pub(super) fn byte_char(byte: u8) -> char {
+/// The character that a byte is written as in GPT-2's vocabulary and merges.
+#[must_use]
+pub fn byte_char(byte: u8) -> char {
     let index = match byte {
         _ if byte < N_LOW => byte,
         _ if (MIDDLE..MIDDLE + N_MIDDLE).contains(&byte) => byte - MIDDLE + N_LOW,

@@ -32,6 +32,7 @@ unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: u
     in_context(|state, _| {
         may(state, stream, from)?;
         let from = unsafe { slice::from_raw_parts(from.cast(), bytes) };
+        state.unawaited.insert(stream.addr());
         state.emulator.write(to, from).map_err(|error| outside(&error))
     })
 }
@@ -41,6 +42,7 @@ unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usi
     in_context(|state, _| {
         may(state, stream, to)?;
         let to = unsafe { slice::from_raw_parts_mut(to.cast(), bytes) };
+        state.unawaited.insert(stream.addr());
         state.emulator.read(from, to).map_err(|error| outside(&error))
     })
 }

@@ -6,13 +6,24 @@ use std::{ffi::c_uint, time::Instant};
 use super::{handle, put};
 use crate::{
     code,
-    state::{Handle, State, in_context},
+    state::{Handle, State, complain, in_context},
 };
 
 /// A stream that is there; null is the usual one.
-pub fn check(state: &State, stream: Handle) -> Result<(), u32> {
+fn exists(state: &State, stream: Handle) -> Result<(), u32> {
     let is_there = stream.is_null() || state.streams.contains(&stream.addr());
     if is_there { Ok(()) } else { Err(code::INVALID_HANDLE) }
+}
+
+/// A stream for another piece of work. What a copy has of the host's memory may change or end before a card has read it,
+/// so that our host waits for each before it goes on, and one that does not is refused here.
+pub fn check(state: &State, stream: Handle) -> Result<(), u32> {
+    exists(state, stream)?;
+    if state.unawaited.contains(&stream.addr()) {
+        complain("a copy of the host's memory was not waited for before more was to be done");
+        return Err(code::NOT_READY);
+    }
+    Ok(())
 }
 
 #[unsafe(no_mangle)]
@@ -29,12 +40,19 @@ unsafe extern "C" fn cuStreamCreate(out: *mut Handle, flags: c_uint) -> c_uint {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: Handle) -> c_uint {
-    in_context(|state, _| if state.streams.remove(&stream.addr()) { Ok(()) } else { Err(code::INVALID_HANDLE) })
+    in_context(|state, _| {
+        state.unawaited.remove(&stream.addr());
+        if state.streams.remove(&stream.addr()) { Ok(()) } else { Err(code::INVALID_HANDLE) }
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: Handle) -> c_uint {
-    in_context(|state, _| check(state, stream))
+    in_context(|state, _| {
+        exists(state, stream)?;
+        state.unawaited.remove(&stream.addr());
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

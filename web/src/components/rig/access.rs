@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::{Ask, Desk};
 use crate::{
     browser,
-    components::dynamic::{IntoPart, part, words},
+    components::dynamic::{IntoPart, part_of, words},
     state::rig::{
         connection::{Fault, Stage},
         words as said,
@@ -31,7 +31,7 @@ pub fn Access(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let closed = Memo::new(move |_| {
+    let closed = move || {
         desk.connection.with(|connection| {
             Some(match &connection.stage {
                 Stage::Unpaired(fault) => Closed::Unpaired(fault.clone()),
@@ -41,9 +41,9 @@ pub fn Access(
                 _ => return None,
             })
         })
-    });
-    part(move || {
-        closed.get().map(|closed| {
+    };
+    part_of(closed, move |closed| {
+        closed.map(|closed| {
             let inside = match closed {
                 Closed::Unpaired(fault) => unpaired(desk, fault).into_part(),
                 Closed::Refused(message) => view! { <p role="alert">{message}</p> }.into_part(),

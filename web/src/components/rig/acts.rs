@@ -21,10 +21,14 @@ fn of<T: Default>(desk: Desk, id: StoredValue<String>, look: impl FnOnce(&Watche
 
 /// The buttons, and what came of pressing them; where this page may only look, why there are none.
 pub fn acts(desk: Desk, id: StoredValue<String>) -> Part {
-    let can = Memo::new(move |_| of(desk, id, orders::acts));
+    let can = Memo::new(move |_| {
+        let now_ms = desk.agent_now_ms();
+        of(desk, id, |watched| orders::acts(watched, now_ms))
+    });
     let may_change = desk.may_change;
     let is_sure = RwSignal::new(false);
-    let stopping = move || of(desk, id, |watched| watched.is_stopping).then(|| t(text::RIG_STOPPING).to_owned());
+    let stopping =
+        move || of(desk, id, |watched| watched.stopping_ms.is_some()).then(|| t(text::RIG_STOPPING).to_owned());
     let goes = move || is_sure.get().then(|| of(desk, id, |watched| orders::goes_too(&watched.run)));
     let buttons = move || {
         // What was pressed may be gone, and the keyboard is not to be lost with it.

@@ -5,7 +5,7 @@ use leptos::{prelude::*, task::spawn_local};
 use super::{Ask, Desk, Kept};
 use crate::{
     browser::rig::{Notify, ask_to_notify, keep_focus, notify_state, stop_notifying},
-    components::dynamic::{part, some_words},
+    components::dynamic::{part_of, some_words},
     state::rig::{
         alerts::{Form, Kind, Rule},
         words as said,
@@ -20,7 +20,7 @@ pub fn Fired(
     desk: Desk,
 ) -> impl IntoView {
     let may_change = desk.may_change;
-    let fired = Memo::new(move |_| {
+    let fired = move || {
         desk.events(|rig| {
             let line = |fired: &headroom_shared::protocol::alert::Fired| {
                 let of = match (&fired.gpu, &fired.run) {
@@ -32,12 +32,12 @@ pub fn Fired(
             };
             rig.fired.iter().map(line).collect::<Vec<_>>()
         })
-    });
-    part(move || {
-        let fired = fired.get();
-        let may_change = may_change.get();
-        keep_focus("dismiss-", ".rig__alerts button");
-        (!fired.is_empty()).then(|| {
+    };
+    part_of(
+        move || (fired(), may_change.get()),
+        move |(fired, may_change)| {
+            keep_focus("dismiss-", ".rig__alerts button");
+            (!fired.is_empty()).then(|| {
             let lines: Vec<_> = fired
                 .into_iter()
                 .map(|(of, words, time_ms, event)| {
@@ -58,7 +58,8 @@ pub fn Fired(
                 </div>
             }
         })
-    })
+        },
+    )
 }
 
 /// The form.
@@ -68,20 +69,16 @@ pub fn Alerts(
     desk: Desk,
 ) -> impl IntoView {
     let may_change = desk.may_change;
-    let waits = Memo::new(move |_| desk.kept.with(|kept| matches!(kept, Kept::Unknown | Kept::NotFetched(_))));
+    let waits = move || desk.kept.with(|kept| matches!(kept, Kept::Unknown | Kept::NotFetched(_)));
     // Made anew where other settings fill it, and not while a person types.
-    let n_fills = Memo::new(move |_| desk.form.with(|form| form.n_fills));
+    let filled = move || (desk.form.with(|form| form.n_fills), !may_change.get() || waits());
     view! {
         <section class="panel alerts" aria-labelledby="alerts-title" data-testid="alerts">
             <h2 class="panel-title" id="alerts-title">{t(text::RIG_ALERTS)}</h2>
             <p class="rig__hint">{t(text::RIG_ALERTS_LEAD)}</p>
-            {part(move || {
-                n_fills.get();
-                let is_closed = !may_change.get() || waits.get();
-                form(desk, is_closed)
-            })}
-            {part(move || {
-                may_change.get().then_some(()).is_none().then(|| view! { <p class="rig__hint">{t(text::RIG_MAY_VIEW)}</p> })
+            {part_of(filled, move |(_, is_closed)| form(desk, is_closed))}
+            {part_of(move || may_change.get(), |may_change| {
+                (!may_change).then(|| view! { <p class="rig__hint">{t(text::RIG_MAY_VIEW)}</p> })
             })}
             <Browser />
         </section>
@@ -104,9 +101,8 @@ fn form(desk: Desk, is_closed: bool) -> impl IntoView {
             try_save();
         }
     };
-    let shape = Memo::new(move |_| desk.form.with(|form| form.rules.iter().map(|rule| rule.id).collect::<Vec<_>>()));
-    let rules = part(move || {
-        shape.get();
+    let shape = move || desk.form.with(|form| form.rules.iter().map(|rule| rule.id).collect::<Vec<_>>());
+    let rules = part_of(shape, move |_| {
         keep_focus("rule-", "#save");
         Kind::ALL.map(|kind| kind_of_rule(kind, desk.form, is_closed)).into_iter().collect::<Vec<_>>()
     });
@@ -143,9 +139,9 @@ fn form(desk: Desk, is_closed: bool) -> impl IntoView {
 
 /// What a person is asked where another device was faster.
 fn conflict(desk: Desk, save: impl Fn() + Copy + Send + 'static) -> impl IntoView {
-    let has_conflict = Memo::new(move |_| desk.form.with(Form::has_conflict));
-    part(move || {
-        has_conflict.get().then(|| {
+    let has_conflict = move || desk.form.with(Form::has_conflict);
+    part_of(has_conflict, move |has_conflict| {
+        has_conflict.then(|| {
             let keep = move |_| {
                 keep_focus("keep-", "#save");
                 desk.form.update(Form::keep_mine);
@@ -255,12 +251,12 @@ fn Browser() -> impl IntoView {
         };
         Some(t(words).to_owned())
     };
-    let can = Memo::new(move |_| matches!(state.get(), Notify::On | Notify::Off));
+    let can = move || matches!(state.get(), Notify::On | Notify::Off);
     let label =
         move || Some(t(if state.get() == Notify::On { text::RIG_NOTIFY_STOP } else { text::RIG_NOTIFY }).to_owned());
     view! {
         <div class="alerts__browser" data-testid="notify">
-            {part(move || can.get().then(|| view! {
+            {part_of(can, move |can| can.then(|| view! {
                 <button type="button" class="button" id="notify" on:click=press>{some_words(label)}</button>
             }))}
             <p class="rig__hint" role="status">{some_words(words)}</p>

@@ -6,12 +6,12 @@ use leptos::prelude::*;
 use super::Desk;
 use crate::{
     browser,
-    components::dynamic::{IntoPart, Part, flag, part, some_words, words},
+    components::dynamic::{IntoPart, Part, flag, part_of, some_words, words},
     state::{
         format,
         rig::{
             Rig,
-            card::{Card, SPARKS},
+            card::{self, Card, SPARKS},
             link::plan_for,
             processes::predicted_bytes,
             spark, words as said,
@@ -34,13 +34,13 @@ pub fn Gpus(
     desk: Desk,
 ) -> impl IntoView {
     // Rows are made anew where a card comes, goes, is lost or split, and never for a reading.
-    let cards = Memo::new(move |_| {
+    let cards = move || {
         let of = |rig: &Rig, card: &Card| (card.gpu.uuid.clone(), card.gpu.present, plan_for(rig, card).is_some());
         desk.about(|rig| rig.cards.iter().map(|card| of(rig, card)).collect::<Vec<_>>())
-    });
-    part(move || {
+    };
+    part_of(cards, move |cards| {
         let rows: Vec<_> =
-            cards.get().into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
+            cards.into_iter().map(|(uuid, present, can_plan)| row(desk, uuid, present, can_plan)).collect();
         (!rows.is_empty()).then(|| view! { <section class="gpus" aria-label=t(text::RIG_CARDS)>{rows}</section> })
     })
 }
@@ -95,31 +95,10 @@ fn row(desk: Desk, uuid: String, present: bool, can_plan: bool) -> Part {
     .into_part()
 }
 
-/// What is read once a second, in one line: clock, fan, and what should not be.
+/// What is read besides, in one line, once a second; of what is not given, why.
 fn facts(desk: Desk, id: StoredValue<String>) -> String {
-    let found = id.with_value(|uuid| {
-        desk.slow(|rig| {
-            let card = rig.card(uuid).filter(|card| card.gpu.present)?;
-            let slow = card.slow.as_ref();
-            let clock = card.sample.as_ref().and_then(|sample| sample.clock_sm_mhz.get());
-            let fan = slow.and_then(|slow| slow.fan_percent.get());
-            let errors = slow.and_then(|slow| slow.ecc_uncorrected.get()).filter(|n| **n > 0);
-            let is_split = card.gpu.mig_enabled.get() == Some(&true);
-            Some(
-                [
-                    clock.map(|mhz| said::value(*mhz as f64, 0, "MHz")),
-                    fan.map(|percent| format!("{} {}", t(text::RIG_FAN), said::value(*percent as f64, 0, "%"))),
-                    errors.map(|n| say(&text::rig_ecc(format::grouped(*n)))),
-                    is_split.then(|| t(text::RIG_MIG).to_owned()),
-                ]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(" · "),
-            )
-        })
-    });
-    found.unwrap_or_default()
+    let of = |rig: &Rig, uuid: &str| rig.card(uuid).filter(|card| card.gpu.present).map(card::facts);
+    id.with_value(|uuid| desk.slow(|rig| of(rig, uuid))).unwrap_or_default().join(" · ")
 }
 
 fn memory(desk: Desk, id: StoredValue<String>) -> Part {

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::Desk;
 use crate::{
     components::{
-        dynamic::{IntoPart, part},
+        dynamic::{IntoPart, part_of},
         rig_charts::ZONE,
     },
     state::rig::words as said,
@@ -18,16 +18,16 @@ pub fn Log(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let lines = Memo::new(move |_| {
+    let lines = move || {
         desk.events(|rig| {
             rig.log.iter().filter_map(|event| Some((event.time_ms, said::event(rig, event)?))).collect::<Vec<_>>()
         })
-    });
+    };
     view! {
         <section class="panel" aria-labelledby="log-title">
             <h2 class="panel-title" id="log-title">{t(text::RIG_HAPPENED)}</h2>
-            {part(move || {
-                let lines: Vec<_> = lines.get().into_iter().map(|(time_ms, words)| view! {
+            {part_of(lines, |lines| {
+                let lines: Vec<_> = lines.into_iter().map(|(time_ms, words)| view! {
                     <li class="log__line"><span class="log__time">{ZONE.moment(time_ms, true)}</span> <span>{words}</span></li>
                 }).collect();
                 match lines.is_empty() {

@@ -6,7 +6,7 @@ use super::Desk;
 use crate::{
     browser::rig::{keep_focus, moment},
     components::{
-        dynamic::{IntoPart, Part, part},
+        dynamic::{IntoPart, Part, part_of},
         rig_charts::LossChart,
     },
     state::rig::{
@@ -53,7 +53,7 @@ pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
 
 /// Another run to compare with; nothing where there is none, or no room.
 fn choice(desk: Desk, id: StoredValue<String>) -> Part {
-    let choices = Memo::new(move |_| {
+    let choices = move || {
         let compared = desk.compared.get();
         let is_new = |watched: &&Watched| {
             let of = &watched.run.id;
@@ -64,10 +64,9 @@ fn choice(desk: Desk, id: StoredValue<String>) -> Part {
             true => rig.runs.iter().filter(is_new).map(choice).collect::<Vec<_>>(),
             false => vec![],
         })
-    });
-    part(move || {
+    };
+    part_of(choices, move |choices| {
         keep_focus("compare", "#losses");
-        let choices = choices.get();
         (!choices.is_empty()).then(|| {
             let options: Vec<_> = choices
                 .into_iter()
@@ -87,14 +86,14 @@ fn choice(desk: Desk, id: StoredValue<String>) -> Part {
 
 /// Where the configs of all that are drawn differ.
 fn table(desk: Desk, id: StoredValue<String>) -> Part {
-    let found = Memo::new(move |_| {
+    let found = move || {
         let compared = desk.compared.get();
         let ids: Vec<String> = id.with_value(|id| std::iter::once(id).chain(compared.beside(id)).cloned().collect());
         let differ = (ids.len() > 1).then(|| desk.events(|rig| differences(rig, &ids)));
         differ.flatten()
-    });
-    part(move || {
-        found.get().map(|Differences { names, rows }| {
+    };
+    part_of(found, |found| {
+        found.map(|Differences { names, rows }| {
             if rows.is_empty() {
                 return view! { <p class="rig__hint">{t(text::LOSSES_COMPARE_SAME)}</p> }.into_part();
             }

@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use super::Desk;
 use crate::{
     browser,
-    components::dynamic::part,
+    components::dynamic::part_of,
     text::{self, t},
 };
 
@@ -19,7 +19,7 @@ pub fn Oom(
     /// The run.
     id: StoredValue<String>,
 ) -> impl IntoView {
-    let message = Memo::new(move |_| {
+    let message = move || {
         id.with_value(|id| {
             desk.events(|rig| {
                 let run = &rig.runs.iter().find(|watched| watched.run.id == *id)?.run;
@@ -28,8 +28,8 @@ pub fn Oom(
                 Some((run.oom.clone()?, config.unwrap_or_default(), run.diagnosis.clone()))
             })
         })
-    });
-    part(move || message.get().map(|(message, config, diagnosis)| panel(message, config, diagnosis)))
+    };
+    part_of(message, |message| message.map(|(message, config, diagnosis)| panel(message, config, diagnosis)))
 }
 
 fn panel(message: String, config: String, diagnosis: Option<Diagnosis>) -> impl IntoView {

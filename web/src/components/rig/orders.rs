@@ -9,13 +9,13 @@ use super::{
 };
 use crate::{
     browser::rig::keep_focus,
-    components::dynamic::{IntoPart, Part, part, words},
+    components::dynamic::{IntoPart, Part, part, part_of, words},
     state::rig::orders::{Act, Allowed, START, Waiting, choose_config, queue},
     text::{self, Key, say, t},
 };
 
 /// The command that allows it.
-const ALLOW: &str = "headroom serve --train DIR";
+const ALLOW: &str = "headroom serve --train FOLDER";
 /// Choices of a list at most: more nobody reads.
 const CHOICES_MAX: usize = 500;
 /// Letters of a run's name at most, as the agent takes it.
@@ -28,33 +28,35 @@ pub fn Orders(
     desk: Desk,
 ) -> impl IntoView {
     let may_change = desk.may_change;
-    let waiting = Memo::new(move |_| desk.events(queue));
+    let waiting = move || (desk.events(queue), may_change.get());
     let form = move || match (may_change.get(), desk.allowed.get()) {
         (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_part(),
         (true, Allowed::Unknown) => ().into_part(),
         (true, Allowed::Failed(why)) => {
             view! { <p class="rig__fault" role="alert">{say(&text::rig_training_failed(why))}</p> }.into_part()
         }
-        (true, Allowed::Is(Training { unavailable: Some(why), .. })) => view! {
+        // The agent names the command where none was given; then the page says it in its own language.
+        (true, Allowed::Is(Training { unavailable: Some(why), .. })) if why.contains(ALLOW) => view! {
             <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
             <pre class="rig__command" tabindex="0">{ALLOW}</pre>
-            // In the agent's own words, which are English.
-            <p class="rig__hint" lang="en">{why}</p>
         }
         .into_part(),
+        // In the agent's own words, which are English.
+        (true, Allowed::Is(Training { unavailable: Some(why), .. })) => {
+            view! { <p class="rig__hint" lang="en">{why}</p> }.into_part()
+        }
         (true, Allowed::Is(training)) => order(desk, training),
     };
     view! {
         <section class="panel orders" aria-labelledby="orders-title" data-testid="orders">
             <h2 class="panel-title" id="orders-title" tabindex="-1">{t(text::RIG_START)}</h2>
             {part(form)}
-            {part(move || {
+            {part_of(waiting, move |(waiting, may_change)| {
                 keep_focus("wait-", "#orders-title");
-                let waiting = waiting.get();
                 (!waiting.is_empty()).then(|| view! {
                     <h3 class="panel-title" id="queue-title">{t(text::RIG_QUEUE)}</h3>
                     <ol class="orders__queue" aria-labelledby="queue-title" data-testid="queue">
-                        {waiting.into_iter().map(|run| waits(desk, run, may_change.get())).collect_view()}
+                        {waiting.into_iter().map(|run| waits(desk, run, may_change)).collect_view()}
                     </ol>
                 })
             })}
@@ -68,7 +70,7 @@ fn order(desk: Desk, training: Training) -> Part {
         event.prevent_default();
         desk.ask.run(Ask::Start);
     };
-    let config = Memo::new(move |_| desk.order.with(|order| order.config.clone()));
+    let config = move || desk.order.with(|order| order.config.clone());
     let name = move || desk.order.with(|order| order.name.clone()).unwrap_or_default();
     let configs: Vec<_> = training.configs.iter().map(|config| (config.name.clone(), config.name.clone())).collect();
     let datasets: Vec<_> = training.datasets.iter().map(|name| (name.clone(), name.clone())).collect();
@@ -81,8 +83,7 @@ fn order(desk: Desk, training: Training) -> Part {
         <form class="orders__form" on:submit=start novalidate>
             {select("start-config", text::RIG_CONFIG, configs, Some(&chosen.config), take_config)}
             // A config brings its data set.
-            {part(move || {
-                config.get();
+            {part_of(config, move |_| {
                 let chosen = desk.order.with_untracked(|order| order.dataset.clone());
                 select("start-dataset", text::RIG_DATASET, datasets.clone(), chosen.as_deref(), take_dataset)
             })}

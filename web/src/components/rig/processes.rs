@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::Desk;
 use crate::{
-    components::dynamic::{IntoPart, part},
+    components::dynamic::{IntoPart, part_of},
     state::rig::{
         processes::{Row, rows, why_none},
         words as said,
@@ -18,20 +18,18 @@ pub fn Processes(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let all = Memo::new(move |_| desk.slow(rows));
-    let why = Memo::new(move |_| desk.slow(why_none));
     view! {
         <section class="panel" aria-labelledby="processes-title">
             <h2 class="panel-title" id="processes-title">{t(text::RIG_PROCESSES)}</h2>
-            {part(move || match all.with(Vec::is_empty) {
+            {part_of(move || desk.slow(|rig| (rows(rig), why_none(rig))), |(rows, why)| match rows.is_empty() {
                 true => {
-                    let none = why.get().map_or_else(
+                    let none = why.map_or_else(
                         || t(text::RIG_NO_PROCESSES).to_owned(),
                         |why| say(&text::rig_processes_missing(said::why(why))),
                     );
                     view! { <p class="rig__hint" data-testid="no-processes">{none}</p> }.into_part()
                 }
-                false => table(all.get()).into_part(),
+                false => table(rows).into_part(),
             })}
         </section>
     }

@@ -6,13 +6,13 @@ use leptos::prelude::*;
 use super::{Desk, Fetched, acts::acts, losses::losses, oom::Oom};
 use crate::{
     components::{
-        dynamic::{IntoPart, part, words},
+        dynamic::{IntoPart, part_of, words},
         rig_charts::{MemoryChart, ZONE, width_of},
     },
     state::{
         rig::{
             memory::RunMemory,
-            run::{self, Fact, facts, share_done},
+            run::{self, Fact, facts, not_given, share_done},
         },
         rig_charts::{kind::Kind, plot::Frame},
     },
@@ -28,10 +28,9 @@ pub fn RunPanel(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let id = Memo::new(move |_| desk.run());
     view! {
         <section class="panel run" aria-labelledby="run-title" data-testid="run">
-            {part(move || match id.get() {
+            {part_of(move || desk.run(), move |id| match id {
                 None => view! {
                     <h2 class="panel-title" id="run-title">{t(text::RIG_RUN)}</h2>
                     <p class="rig__hint">{t(text::RIG_NO_RUNS)}</p>
@@ -54,21 +53,25 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
     let shown = id.clone();
     let id = StoredValue::new(id);
     let ask = move |look: fn(&Run) -> String| of(desk, id, look).unwrap_or_default();
-    let choices = Memo::new(move |_| {
+    let choices = move || {
         desk.events(|rig| {
             rig.runs.iter().map(|w| (w.run.id.clone(), w.run.name.clone(), w.run.started_ms)).collect::<Vec<_>>()
         })
-    });
-    let all = Memo::new(move |_| {
+    };
+    let all = move || {
         let counted = desk.run_history.with(|fetched| fetched.history().and_then(run::joules));
         let now_ms = desk.agent_now_ms();
-        desk.settings.with(|settings| of(desk, id, |run| facts(run, settings, counted, now_ms))).unwrap_or_default()
-    });
-    let explained = Memo::new(move |_| of(desk, id, |run| run.explanation.clone()).flatten());
-    let notes = Memo::new(move |_| of(desk, id, |run| run.config_notes.join(" ")).filter(|notes| !notes.is_empty()));
-    let unplanned = Memo::new(move |_| of(desk, id, run::unplanned).flatten());
+        desk.settings.with(|settings| {
+            let told =
+                |run: &Run| [facts(run, settings, counted, now_ms), desk.look(|rig| not_given(rig, run))].concat();
+            of(desk, id, told).unwrap_or_default()
+        })
+    };
+    let explained = move || of(desk, id, |run| run.explanation.clone()).flatten();
+    let notes = move || of(desk, id, |run| run.config_notes.join(" ")).filter(|notes| !notes.is_empty());
+    let unplanned = move || of(desk, id, run::unplanned).flatten();
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
-    let has_end = Memo::new(move |_| of(desk, id, |run| share_done(run).is_some()) == Some(true));
+    let has_end = move || of(desk, id, |run| share_done(run).is_some()) == Some(true);
     view! {
         <div class="run__head">
             <h2 class="panel-title" id="run-title">{t(text::RIG_RUN)}</h2>
@@ -76,19 +79,19 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
             <span class=words(move || format!("run__status run__status--{}", ask(|run| run::look(run).to_owned()))) data-testid="run-status">
                 {words(move || ask(|run| run::status(run.status)))}
             </span>
-            {part(move || choices.with(|choices| (choices.len() > 1).then(|| {
-                let options: Vec<_> = choices.iter().map(|(choice, name, started_ms)| view! {
-                    <option value=choice.clone() selected=*choice == shown>
-                        {format!("{name} · {}", crate::browser::rig::moment(*started_ms, true))}
+            {part_of(choices, move |choices| (choices.len() > 1).then(|| {
+                let options: Vec<_> = choices.into_iter().map(|(choice, name, started_ms)| view! {
+                    <option value=choice.clone() selected=choice == shown>
+                        {format!("{name} · {}", crate::browser::rig::moment(started_ms, true))}
                     </option>
                 }).collect();
                 view! {
                     <select class="input run__choice" aria-label=t(text::RIG_CHOOSE_RUN) data-testid="choose-run"
                         on:change:target=move |event| desk.chosen_run.set(Some(event.target().value()))>{options}</select>
                 }
-            })))}
+            }))}
         </div>
-        {part(move || has_end.get().then(|| view! {
+        {part_of(has_end, move |has_end| has_end.then(|| view! {
             <svg class="run__progress" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
                 <rect class="gpu__ground" width="100" height="4" />
                 <rect class="run__done" width=words(done) height="4" />
@@ -97,11 +100,11 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         {acts(desk, id)}
         <Oom desk id />
         // In the agent's own words, which are English.
-        {part(move || explained.get().map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
-        {part(move || notes.get().map(|notes| view! { <p class="rig__hint" lang="en" data-testid="config-notes">{notes}</p> }))}
-        {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
+        {part_of(explained, |explained| explained.map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
+        {part_of(notes, |notes| notes.map(|notes| view! { <p class="rig__hint" lang="en" data-testid="config-notes">{notes}</p> }))}
+        {part_of(unplanned, |unplanned| unplanned.map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
-            {part(move || all.get().into_iter().map(fact).collect_view())}
+            {part_of(all, |all| all.into_iter().map(fact).collect_view())}
         </dl>
         <div class="run__charts">
             {losses(desk, id)}
@@ -138,11 +141,13 @@ fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
             Fetched::Failed(why) => say(&text::history_failed(why.as_str())),
         })
     });
-    let has_any = Memo::new(move |_| drawn.with(Option::is_some));
-    part(move || {
-        has_any.get().then(|| {
-            let drawn = Memo::new(move |_| drawn.get().unwrap_or_default());
-            view! { <div class="run__chart"><MemoryChart drawn none node /></div> }
-        })
-    })
+    part_of(
+        move || drawn.with(Option::is_some),
+        move |has_any| {
+            has_any.then(|| {
+                let drawn = Memo::new(move |_| drawn.get().unwrap_or_default());
+                view! { <div class="run__chart"><MemoryChart drawn none node /></div> }
+            })
+        },
+    )
 }

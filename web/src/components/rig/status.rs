@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use super::{Ask, Desk};
 use crate::{
     components::{
-        dynamic::{part, some_words, words},
+        dynamic::{part_of, some_words, words},
         rig_charts::ZONE,
     },
     state::rig::{Rig, connection::Stage, words as said},
@@ -25,11 +25,11 @@ pub fn Status(
         desk.connection.with(|connection| said::connection(connection, now_ms))
     };
     let look = Memo::new(move |_| stands().0);
-    let can_hurry = Memo::new(move |_| {
+    let can_hurry = move || {
         desk.connection.with(|connection| {
             matches!(connection.stage, Stage::Waiting { .. } | Stage::Refused { .. } | Stage::NoAgent)
         })
-    });
+    };
     let as_of = move || {
         let now_ms = desk.now_ms.get();
         desk.connection.with(|connection| {
@@ -50,7 +50,7 @@ pub fn Status(
             <p class="visually-hidden" role="status">
                 {words(move || { look.get(); desk.connection.with(|connection| said::connection(connection, desk.now_ms.get_untracked())).1 })}
             </p>
-            {part(move || can_hurry.get().then(|| view! {
+            {part_of(can_hurry, move |can_hurry| can_hurry.then(|| view! {
                 <button type="button" class="button" id="again" on:click=move |_| desk.ask.run(Ask::Again)>{t(text::RIG_AGAIN)}</button>
             }))}
         </div>
@@ -63,7 +63,7 @@ pub fn Trouble(
     /// The page.
     desk: Desk,
 ) -> impl IntoView {
-    let troubles = Memo::new(move |_| {
+    let troubles = move || {
         desk.about(|rig| {
             let state = rig.state.as_ref();
             let driver = state.and_then(|state| said::driver(&state.driver));
@@ -73,10 +73,9 @@ pub fn Trouble(
             let lost = (rig.n_lost > 0).then(|| say(&text::rig_lost(rig.n_lost)));
             [driver, none, history, lost].into_iter().flatten().collect::<Vec<_>>()
         })
-    });
-    part(move || {
+    };
+    part_of(troubles, |troubles| {
         troubles
-            .get()
             .into_iter()
             .map(|trouble| view! { <p class="rig__trouble" role="status" data-testid="trouble">{trouble}</p> })
             .collect_view()
@@ -115,14 +114,14 @@ pub fn About(
             [agent, driver(rig)].into_iter().flatten().collect::<Vec<_>>().join(" · ")
         })
     };
-    let can_forget = Memo::new(move |_| desk.connection.with(|connection| connection.token.is_some()));
-    let may_only_view = Memo::new(move |_| desk.about(|rig| rig.scope == Some(headroom_shared::protocol::Scope::View)));
+    let can_forget = move || desk.connection.with(|connection| connection.token.is_some());
+    let may_only_view = move || desk.about(|rig| rig.scope == Some(headroom_shared::protocol::Scope::View));
     view! {
         <footer class="rig__about" data-testid="about">
             <p>{words(host)}</p>
             <p>{words(agent)}</p>
-            {part(move || may_only_view.get().then(|| view! { <p>{t(text::RIG_MAY_VIEW)}</p> }))}
-            {part(move || can_forget.get().then(|| view! {
+            {part_of(may_only_view, |may_only_view| may_only_view.then(|| view! { <p>{t(text::RIG_MAY_VIEW)}</p> }))}
+            {part_of(can_forget, move |can_forget| can_forget.then(|| view! {
                 <button type="button" class="button button--quiet" id="forget" on:click=move |_| desk.ask.run(Ask::Forget)>{t(text::RIG_FORGET)}</button>
             }))}
         </footer>

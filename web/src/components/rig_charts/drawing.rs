@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::frame::{grid, percent};
 use crate::{
-    components::dynamic::{IntoPart, Part, part, some_words, words},
+    components::dynamic::{IntoPart, Part, part_of, some_words, words},
     state::rig_charts::{
         path::{HEIGHT, WIDTH},
         plot::{Limit, Line, Plot, limits},
@@ -41,7 +41,7 @@ pub fn drawing(plot: Memo<Plot>) -> Part {
             }).collect_view()}
         </svg>
         <div class="rig-chart__words" aria-hidden="true">
-            {part(move || plot.with(|plot| plot.limits.clone()).into_iter().map(name).collect_view())}
+            {part_of(move || plot.with(|plot| plot.limits.clone()), |limits| limits.into_iter().map(name).collect_view())}
         </div>
     }
     .into_part()

@@ -11,6 +11,12 @@ pub fn percent(share: f64) -> String {
     decimal::fixed(share * 100.0, 3) + "%"
 }
 
+/// A share as a whole number of percent, for who hears where the cursor is. The standard library's way to write a float
+/// would come into the page for this alone, with twenty kilobytes.
+pub fn whole_percent(share: f64) -> String {
+    decimal::fixed(share * 100.0, 0)
+}
+
 /// Where in a plot an event is, as a share of its width.
 pub fn share_at(plot: NodeRef<Div>, event: &MouseEvent) -> Option<f64> {
     let around = plot.get_untracked()?.get_bounding_client_rect();

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     browser,
-    components::dynamic::{IntoPart, flag, part, words},
+    components::dynamic::{IntoPart, flag, part_of, words},
     state::rig_charts::{
         history::{Charted, Standing},
         kind::Kind,
@@ -182,8 +182,8 @@ fn Choices(shown: Shown, kind: Memo<Kind>) -> impl IntoView {
         shown.pointed.set(None);
         shown.change(|charted, _| charted.kind = chosen);
     };
-    let window = Memo::new(move |_| shown.charted.with(|charted| charted.view.window));
-    let can_go_back = Memo::new(move |_| shown.charted.with(|charted| charted.view.can_go_back()));
+    let window = move || shown.charted.with(|charted| charted.view.window);
+    let can_go_back = move || shown.charted.with(|charted| charted.view.can_go_back());
     const SPANS: [(Key, Key); 3] = [
         (text::HISTORY_HOUR, text::HISTORY_HOUR_LONG),
         (text::HISTORY_DAY, text::HISTORY_DAY_LONG),
@@ -202,7 +202,7 @@ fn Choices(shown: Shown, kind: Memo<Kind>) -> impl IntoView {
             {SPANS_MS.into_iter().zip(SPANS).map(|(span_ms, (short, long))| view! {
                 <button type="button" class="rig-chart__button" title=t(long)
                     aria-pressed=words(move || {
-                        let window = window.get();
+                        let window = window();
                         (window.span_ms == span_ms && window.end_ms.is_none()).to_string()
                     })
                     on:click=move |_| shown.change(|charted, newest_ms| {
@@ -210,7 +210,7 @@ fn Choices(shown: Shown, kind: Memo<Kind>) -> impl IntoView {
                     })>{t(short)}</button>
             }).collect_view()}
             <button type="button" class="rig-chart__button" title=t(text::HISTORY_BACK_HINT)
-                prop:disabled=flag(move || !can_go_back.get())
+                prop:disabled=flag(move || !can_go_back())
                 on:click=move |_| shown.change(|charted, newest_ms| {
                     charted.look(newest_ms, |view, _| view.back());
                 })><span aria-hidden="true">"‹ "</span>{t(text::HISTORY_BACK)}</button>
@@ -221,23 +221,22 @@ fn Choices(shown: Shown, kind: Memo<Kind>) -> impl IntoView {
 /// The list of cards, where there are several.
 #[component]
 fn Cards(shown: Shown) -> impl IntoView {
-    let named = Memo::new(move |_| {
+    let named = move || {
         let of = |gpu: &Gpu| (gpu.uuid.clone(), format!("{}: {}", gpu.index, gpu.name.trim_start_matches("NVIDIA ")));
         shown.gpus.with(|gpus| gpus.iter().map(of).collect::<Vec<_>>())
-    });
-    let chosen = Memo::new(move |_| shown.with(|charted, gpus, _| charted.card(gpus).map(|gpu| gpu.uuid.clone())));
-    part(move || {
-        let named = named.get();
+    };
+    let chosen = move || shown.with(|charted, gpus, _| charted.card(gpus).map(|gpu| gpu.uuid.clone()));
+    part_of(named, move |named| {
         (named.len() > 1).then(|| {
             view! {
                 <select class="input rig-chart__cards" id="history-card" aria-label=t(text::HISTORY_CARD)
-                    prop:value=words(move || chosen.get().unwrap_or_default())
+                    prop:value=words(move || chosen().unwrap_or_default())
                     on:change:target=move |event| {
                         let uuid = event.target().value();
                         shown.change(|charted, _| charted.gpu = Some(uuid));
                     }>
                     {named.into_iter().map(|(uuid, name)| {
-                        let is_chosen = chosen.get_untracked().as_ref() == Some(&uuid);
+                        let is_chosen = untrack(chosen).as_ref() == Some(&uuid);
                         view! { <option value=uuid selected=is_chosen>{name}</option> }
                     }).collect_view()}
                 </select>
@@ -249,18 +248,17 @@ fn Cards(shown: Shown) -> impl IntoView {
 /// What is under the cursor, else the range, in words.
 #[component]
 fn Words(shown: Shown) -> impl IntoView {
-    let said = Memo::new(move |_| {
+    let said = move || {
         let share = shown.pointed.get().map(|pointed| pointed.share);
         shown.with(|charted, gpus, newest_ms| match share {
             Some(share) => charted.reading(gpus, newest_ms, share, ZONE).1,
             None => charted.summary(gpus, newest_ms, ZONE),
         })
-    });
+    };
     let is_double = move || shown.charted.with(|charted| charted.kind.metrics().len() > 1);
     view! {
         <p class="rig-chart__said" class:rig-chart__said--two=flag(is_double) data-testid="history-said">
-            {part(move || {
-                let Said { when, values } = said.get();
+            {part_of(said, |Said { when, values }| {
                 let values = values.into_iter().enumerate().map(|(index, value)| view! {
                     <span class="rig-chart__value">
                         <span class=format!("rig-chart__key rig-chart__key--{index}") aria-hidden="true"></span>
@@ -276,10 +274,10 @@ fn Words(shown: Shown) -> impl IntoView {
 /// What is to be known of the drawing: that it is not up to date and why, else how to use it.
 #[component]
 fn Notes(shown: Shown, paused: Signal<Option<String>>) -> impl IntoView {
-    let stale = Memo::new(move |_| {
+    let stale = move || {
         let is_drawn = shown.standing.with(|standing| *standing == Standing::Drawn);
         shown.with(|charted, gpus, _| charted.stale(gpus)).filter(|_| is_drawn).map(|why| say(&why))
-    });
+    };
     view! {
         <div class="rig-chart__foot">
             <ul class="rig-chart__legend" aria-hidden="true">
@@ -287,7 +285,7 @@ fn Notes(shown: Shown, paused: Signal<Option<String>>) -> impl IntoView {
                 <li><span class="rig-chart__key rig-chart__key--band"></span>{t(text::HISTORY_EXTREMES)}</li>
             </ul>
             <p class="rig-chart__note" role="status">
-                {part(move || match (stale.get(), paused.get()) {
+                {part_of(move || (stale(), paused.get()), move |of| match of {
                     (Some(why), _) => view! {
                         <span class="rig-chart__warning">{why}</span>" "<TryAgain shown />
                     }.into_part(),

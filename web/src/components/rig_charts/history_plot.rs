@@ -5,7 +5,7 @@ use web_sys::{KeyboardEvent, PointerEvent, WheelEvent};
 
 use super::{
     drawing::drawing,
-    frame::{Cursor, is_mouse, percent, share_at},
+    frame::{Cursor, is_mouse, percent, share_at, whole_percent},
     history::{Pointed, Shown, TryAgain, ZONE},
 };
 use crate::{
@@ -105,7 +105,7 @@ pub fn HistoryPlot(shown: Shown) -> impl IntoView {
         let (at, said) = shown.with(|charted, gpus, newest| charted.reading(gpus, newest, share.unwrap_or(1.0), ZONE));
         (share.map(|_| at), said.sentence())
     });
-    let value = move || (pointed.get().map_or(1.0, |pointed| pointed.share) * 100.0).round().to_string();
+    let value = move || whole_percent(pointed.get().map_or(1.0, |pointed| pointed.share));
     let drag = move || pointed.get().and_then(|pointed| Some((pointed.from?, pointed.share)));
     view! {
         <div class="rig-chart__area">

@@ -6,7 +6,7 @@ use web_sys::{Element, Event};
 
 use super::history::{Shown, ZONE};
 use crate::{
-    components::dynamic::part,
+    components::dynamic::part_of,
     state::rig_charts::kind::metric_name,
     text::{self, t},
 };
@@ -19,14 +19,14 @@ pub fn HistoryTable(shown: Shown) -> impl IntoView {
         let details = event.current_target().and_then(|target| target.dyn_into::<Element>().ok());
         open.set(details.is_some_and(|details| details.has_attribute("open")));
     };
-    let table = Memo::new(move |_| {
+    let table = move || {
         let made = |_| shown.with(|charted, gpus, newest_ms| (charted.kind, charted.table(gpus, newest_ms, ZONE)));
         open.get().then_some(()).map(made)
-    });
+    };
     view! {
         <details class="rig-chart__details" on:toggle=toggled>
             <summary>{t(text::HISTORY_TABLE)}</summary>
-            {part(move || table.get().map(|(kind, rows)| view! {
+            {part_of(table, |table| table.map(|(kind, rows)| view! {
                 <div class="rig-chart__scroll" role="group" tabindex="0" aria-labelledby="history-title">
                     <table class="rig-chart__table">
                         <thead>

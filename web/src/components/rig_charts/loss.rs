@@ -6,12 +6,12 @@ use leptos::{ev, html::Div, prelude::*};
 use web_sys::{KeyboardEvent, PointerEvent};
 
 use super::{
-    frame::{Cursor, Levels, Ticks, grid, is_mouse, percent, share_at, width_of},
+    frame::{Cursor, Levels, Ticks, grid, is_mouse, percent, share_at, whole_percent, width_of},
     per_frame::PerFrame,
 };
 use crate::{
     browser,
-    components::dynamic::{IntoPart, Part, part, words},
+    components::dynamic::{IntoPart, Part, part, part_of, words},
     state::rig::compare::COMPARED_MAX,
     state::rig_charts::{
         loss_plot::{LossPlot, Other, reading},
@@ -98,7 +98,7 @@ pub fn LossChart(
         let (at, said) = plot.with(|plot| losses.with_untracked(|losses| reading(losses, &plot.axis, share)))?;
         Some((at, said.iter().map(say).collect::<Vec<_>>()))
     });
-    let smooth = Memo::new(move |_| plot.with(|plot| plot.smooth.as_ref().map(|(_, weight)| *weight)));
+    let smooth = move || plot.with(|plot| plot.smooth.as_ref().map(|(_, weight)| *weight));
     view! {
         <section class="rig-chart rig-chart--loss" aria-labelledby="losses-title" data-testid="losses">
             <div class="rig-chart__head">
@@ -113,8 +113,7 @@ pub fn LossChart(
                 </div>
             </div>
             <p class="rig-chart__said" data-testid="losses-said">
-                {part(move || {
-                    let said = read.get().map_or_else(|| summary.get(), |(_, said)| said);
+                {part_of(move || read.get().map_or_else(|| summary.get(), |(_, said)| said), |said| {
                     said.into_iter().map(|sentence| view! { <span class="rig-chart__value">{sentence}</span> }).collect_view()
                 })}
             </p>
@@ -129,7 +128,7 @@ pub fn LossChart(
                 <li><span class="rig-chart__key rig-chart__key--iterations"></span>{t(text::LOSSES_ITERATIONS)}</li>
                 <li><span class="rig-chart__key rig-chart__key--0"></span>{t(text::LOSSES_TRAIN)}</li>
                 <li><span class="rig-chart__key rig-chart__key--1"></span>{t(text::LOSSES_VAL)}</li>
-                {part(move || smooth.get().map(|weight| view! {
+                {part_of(smooth, |smooth| smooth.map(|weight| view! {
                     <li><span class="rig-chart__key rig-chart__key--smooth"></span>{say(&text::losses_smoothed(number(weight, 2)))}</li>
                 }))}
                 {legend(plot, others, Signal::derive(move || read.get().map(|(share, _)| share)), forget)}
@@ -148,11 +147,11 @@ fn legend(
     cursor: Signal<Option<f64>>,
     forget: Callback<String>,
 ) -> Part {
-    let shown = Memo::new(move |_| {
+    let shown = move || {
         // Which they are changes with the drawing.
         plot.track();
         others.with_untracked(|all| all.iter().map(|other| (other.id.clone(), other.name.clone())).collect::<Vec<_>>())
-    });
+    };
     let value = move |at: usize| {
         let axis = plot.with(|plot| plot.axis.clone());
         let share = cursor.get();
@@ -172,9 +171,8 @@ fn legend(
             </li>
         }
     };
-    part(move || {
+    part_of(shown, move |shown| {
         browser::rig::keep_focus("other-", "#compare");
-        let shown = shown.get();
         let lines = (!shown.is_empty()).then(|| view! { <li>{t(text::LOSSES_COMPARE_LINES)}</li> });
         (shown.into_iter().enumerate().map(entry).collect_view(), lines)
     })
@@ -184,7 +182,7 @@ fn legend(
 /// What a run prints beside its loss, drawn small on the same axis; nothing where it prints none. What stands there is
 /// of the iteration under the cursor, else of the newest.
 fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cursor: Signal<Option<f64>>) -> Part {
-    let has_any = Memo::new(move |_| plot.with(|plot| plot.besides[at].is_some()));
+    let has_any = move || plot.with(|plot| plot.besides[at].is_some());
     let of = move |look: fn(&SmallPlot) -> String| {
         words(move || plot.with(|plot| plot.besides[at].as_ref().map(look)).unwrap_or_default())
     };
@@ -209,7 +207,7 @@ fn beside(at: usize, name: Key, plot: Memo<LossPlot>, losses: Signal<Losses>, cu
             </div>
         }
     };
-    part(move || has_any.get().then(drawn)).into_part()
+    part_of(has_any, move |has_any| has_any.then(drawn)).into_part()
 }
 
 /// What is under the cursor, and where that is.
@@ -243,7 +241,7 @@ fn Plot(
         event.prevent_default();
         pointed.set(share);
     };
-    let value = move || (pointed.get().unwrap_or(1.0) * 100.0).round().to_string();
+    let value = move || whole_percent(pointed.get().unwrap_or(1.0));
     let said = move || read.get().map_or_else(|| summary.get(), |(_, said)| said).join(" ");
     let path = move |of: fn(&LossPlot) -> &str| words(move || plot.with(|plot| of(plot).to_owned()));
     let lines = move || {
@@ -266,6 +264,7 @@ fn Plot(
                             d=words(move || plot.with(|plot| plot.others.get(at).map(|lines| lines[line].clone())).unwrap_or_default()) />
                     }).collect_view()}
                     <path class="rig-chart__iterations" d=path(|plot| &plot.iterations) />
+                    <path class="rig-chart__dots rig-chart__dots--2" d=path(|plot| &plot.dots[2]) />
                     <path class="rig-chart__smooth" d=path(|plot| plot.smooth.as_ref().map_or("", |(line, _)| line)) />
                     <path class="rig-chart__line rig-chart__line--0" d=path(|plot| &plot.evaluations[0]) />
                     <path class="rig-chart__dots rig-chart__dots--0" d=path(|plot| &plot.dots[0]) />
@@ -279,7 +278,7 @@ fn Plot(
                 </div>
                 <Cursor at=Signal::derive(move || read.get().map(|(at, _)| at)) />
             </div>
-            {part(move || plot.with(|plot| plot.is_empty).then(|| view! {
+            {part_of(move || plot.with(|plot| plot.is_empty), move |is_empty| is_empty.then(|| view! {
                 <div class="rig-chart__none"><p>{words(move || none.get())}</p></div>
             }))}
         </div>

@@ -7,7 +7,7 @@ use super::{
     frame::{Levels, Ticks},
 };
 use crate::{
-    components::dynamic::{part, words},
+    components::dynamic::{part_of, words},
     state::{
         rig::memory::RunMemory,
         rig_charts::{kind::Kind, plot::Plot},
@@ -41,7 +41,7 @@ pub fn MemoryChart(
                     <div class="rig-chart__plot rig-chart__plot--still" role="img" aria-labelledby="run-memory-title" node_ref=node>
                         {drawing(plot)}
                     </div>
-                    {part(move || plot.with(|plot| plot.is_empty).then(|| view! {
+                    {part_of(move || plot.with(|plot| plot.is_empty), move |is_empty| is_empty.then(|| view! {
                         <div class="rig-chart__none"><p>{words(move || none.get())}</p></div>
                     }))}
                 </div>

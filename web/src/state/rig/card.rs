@@ -5,6 +5,13 @@ use std::collections::VecDeque;
 use headroom_shared::protocol::{
     gpu::{Gpu, Sample, SlowSample},
     history::Metric,
+    reading::{Reading, Why},
+};
+
+use super::words::{self, why};
+use crate::{
+    state::format,
+    text::{self, say, t},
 };
 
 /// What a sparkline shows, in the order of a row.
@@ -142,9 +149,38 @@ impl Card {
     }
 }
 
+/// What is said of a card beside what it has a cell for: clock and fan, and what should not be. What it does not give has
+/// a dash, and why.
+pub fn facts(card: &Card) -> Vec<String> {
+    let (sample, slow) = (card.sample.as_ref(), card.slow.as_ref());
+    let mut facts = Vec::new();
+    let mut add = |name: &str, reading: Option<&Reading<u64>>, said: &dyn Fn(u64) -> Option<String>| {
+        facts.extend(match reading {
+            Some(Reading::Is(value)) => said(*value),
+            Some(Reading::Missing { missing }) => Some(say(&text::rig_missing(name, why(*missing)))),
+            None => Some(say(&text::rig_missing(name, why(Why::NotYet)))),
+        });
+    };
+    add(t(text::HISTORY_OF_CLOCK), sample.map(|sample| &sample.clock_sm_mhz), &|mhz| {
+        Some(words::value(mhz as f64, 0, "MHz"))
+    });
+    add(t(text::RIG_FAN), slow.map(|slow| &slow.fan_percent), &|percent| {
+        Some(format!("{} {}", t(text::RIG_FAN), words::value(percent as f64, 0, "%")))
+    });
+    // What slows a card is said beside this.
+    add(t(text::RIG_THROTTLE), sample.map(|sample| &sample.throttle), &|_| None);
+    add("ECC", slow.map(|slow| &slow.ecc_uncorrected), &|errors| {
+        (errors > 0).then(|| say(&text::rig_ecc(format::grouped(errors))))
+    });
+    if card.gpu.mig_enabled.get() == Some(&true) {
+        facts.push(t(text::RIG_MIG).to_owned());
+    }
+    facts
+}
+
 /// A metric of a sample, NaN where it is missing.
 fn value(sample: &Sample, metric: Metric) -> f32 {
-    let whole = |reading: &headroom_shared::protocol::reading::Reading<u64>| reading.get().map(|value| *value as f32);
+    let whole = |reading: &Reading<u64>| reading.get().map(|value| *value as f32);
     #[expect(clippy::cast_possible_truncation, reason = "watts to seven digits")]
     let power = sample.power_watts.get().map(|watts| *watts as f32);
     let value = match metric {
@@ -164,7 +200,7 @@ fn value(sample: &Sample, metric: Metric) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::rig::sample::{gpu, sample};
+    use crate::state::rig::sample::{gpu, sample, slow};
 
     const T: u64 = 1_795_000_000_000;
 
@@ -209,11 +245,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_card_does_not_give_is_a_dash_with_its_reason() {
+        let told = |card: &Card| facts(card).join(" · ").replace(words::BLANK, " ");
+        let mut card = Card::new(gpu(0));
+        assert!(told(&card).matches("not read yet").count() == 4, "{}", told(&card));
+        (card.sample, card.slow) = (Some(sample(0, 50)), slow(&[(0, 1, None, None)]).gpus.pop());
+        assert_eq!(told(&card), "2,475 MHz · Fan 40 % · ECC – (not on this card)");
+        let read = card.slow.as_mut().expect("it is read");
+        read.ecc_uncorrected = Reading::Is(0);
+        read.fan_percent = Reading::missing(Why::NotSupported);
+        card.sample.as_mut().expect("it is read").throttle = Reading::missing(Why::NoPermission);
+        assert_eq!(told(&card), "2,475 MHz · Fan – (not on this card) · Throttling – (no permission)");
+    }
+
+    #[test]
     fn a_missing_reading_is_no_zero() {
         let mut card = Card::new(gpu(0));
         let mut missing = sample(0, 50);
-        missing.power_watts =
-            headroom_shared::protocol::reading::Reading::missing(headroom_shared::protocol::reading::Why::NotSupported);
+        missing.power_watts = Reading::missing(Why::NotSupported);
         card.take(T, &missing);
         assert!(card.recent[0].values[2].is_nan());
         assert_eq!(card.hour[0].parts[3].all(), None);

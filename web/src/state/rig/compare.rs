@@ -111,7 +111,7 @@ mod tests {
                 config: config.map(str::to_owned),
                 ..run(id)
             };
-            rig.runs.push(Watched { run, losses: Losses::default(), is_whole: true, is_stopping: false });
+            rig.runs.push(Watched { run, losses: Losses::default(), is_whole: true, stopping_ms: None });
         }
         rig
     }

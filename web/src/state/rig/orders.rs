@@ -10,6 +10,9 @@ use crate::{
 
 /// Presses that are remembered: one a run that somebody pressed something of, and the start's.
 const PRESSES_MAX: usize = 32;
+/// The agent lets a run that was asked to end finish its iteration and save for so long; who asks again after it ends it
+/// at once.
+const STOP_MS: u64 = 30_000;
 /// The start's press has this name; a run's has its number.
 pub const START: &str = "";
 
@@ -57,6 +60,8 @@ pub fn made(order: &Order) -> Order {
 pub enum Act {
     /// To finish its iteration, save, and end.
     Stop,
+    /// To end at once, of a run that was asked to stop and still goes on.
+    StopNow,
     /// To leave the queue.
     Remove,
     /// To go on from its checkpoint.
@@ -69,7 +74,7 @@ impl Act {
     /// The request's method, and what stands behind the run in its address.
     pub const fn request(self) -> (&'static str, &'static str) {
         match self {
-            Self::Stop | Self::Remove => ("POST", "/stop"),
+            Self::Stop | Self::StopNow | Self::Remove => ("POST", "/stop"),
             Self::GoOn => ("POST", "/resume"),
             Self::Delete => ("DELETE", ""),
         }
@@ -79,6 +84,7 @@ impl Act {
     pub const fn name(self) -> Key {
         match self {
             Self::Stop => text::RIG_STOP,
+            Self::StopNow => text::RIG_STOP_NOW,
             Self::Remove => text::RIG_RULE_REMOVE,
             Self::GoOn => text::RIG_GO_ON,
             Self::Delete => text::RIG_DELETE,
@@ -87,12 +93,16 @@ impl Act {
 }
 
 /// What can be asked of a run as it stands. Only the agent's own are stopped and gone on with; any that ended is deleted.
-pub fn acts(watched: &Watched) -> Vec<Act> {
+pub fn acts(watched: &Watched, now_ms: u64) -> Vec<Act> {
     let run = &watched.run;
     let is_ours = run.order.is_some();
     match run.status {
         RunStatus::Queued if is_ours => vec![Act::Remove],
-        RunStatus::Running | RunStatus::Stalled { .. } if is_ours && !watched.is_stopping => vec![Act::Stop],
+        RunStatus::Running | RunStatus::Stalled { .. } if is_ours => match watched.stopping_ms {
+            None => vec![Act::Stop],
+            Some(asked_ms) if now_ms.saturating_sub(asked_ms) >= STOP_MS => vec![Act::StopNow],
+            Some(_) => vec![],
+        },
         status if status.has_ended() => {
             // One that did all its iterations has nowhere to go on to.
             let is_over = |iter| run.max_iters.is_some_and(|max| iter >= max);
@@ -205,10 +215,14 @@ mod tests {
         }
     }
 
+    fn acts(watched: &Watched) -> Vec<Act> {
+        super::acts(watched, T)
+    }
+
     fn watched(status: RunStatus, change: impl FnOnce(&mut Run)) -> Watched {
         let mut run = Run { status, order: Some(Order::default()), ..run("a") };
         change(&mut run);
-        Watched { run, losses: crate::state::rig_charts::losses::Losses::default(), is_whole: true, is_stopping: false }
+        Watched { run, losses: crate::state::rig_charts::losses::Losses::default(), is_whole: true, stopping_ms: None }
     }
 
     #[test]
@@ -239,7 +253,9 @@ mod tests {
         let ended = RunStatus::killed(15);
         assert_eq!(acts(&watched(RunStatus::Queued, |_| {})), [Act::Remove]);
         assert_eq!(acts(&watched(RunStatus::Running, saved)), [Act::Stop]);
-        assert_eq!(acts(&Watched { is_stopping: true, ..watched(RunStatus::Running, saved) }), []);
+        let asked = Watched { stopping_ms: Some(T), ..watched(RunStatus::Running, saved) };
+        assert_eq!(super::acts(&asked, T + STOP_MS - 1), [], "it finishes and saves");
+        assert_eq!(super::acts(&asked, T + STOP_MS), [Act::StopNow]);
         assert_eq!(acts(&watched(RunStatus::Running, |run| run.order = None)), [], "somebody else's");
         assert_eq!(acts(&watched(ended, |_| {})), [Act::Delete]);
         assert_eq!(acts(&watched(ended, saved)), [Act::GoOn, Act::Delete]);

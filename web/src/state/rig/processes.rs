@@ -83,6 +83,16 @@ pub fn bytes_of_run(card: &Card, run: &str) -> Option<u64> {
     known.fold(None, |sum: Option<u64>, bytes| Some(sum.unwrap_or(0).saturating_add(bytes)))
 }
 
+/// Why it is not known what a run's processes have of a card; nothing where it is, or where it has none there.
+pub fn why_no_bytes(card: &Card, run: &str) -> Option<Why> {
+    match &card.slow.as_ref()?.processes {
+        Reading::Missing { missing } => Some(*missing),
+        Reading::Is(all) => {
+            all.iter().find(|process| process.run.as_deref() == Some(run)).and_then(|own| own.memory_used_bytes.why())
+        }
+    }
+}
+
 /// The run that goes on a card now.
 pub fn run_on<'a>(rig: &'a Rig, card: &Card) -> Option<&'a Run> {
     let runs = rig.runs.iter().map(|watched| &watched.run);

@@ -11,7 +11,8 @@ use headroom_shared::{
 
 use super::{
     Rig, Watched,
-    words::{duration, value, with_unit},
+    processes::why_no_bytes,
+    words::{duration, value, why},
 };
 use crate::{
     state::{format, rig_charts::scale::figure},
@@ -95,7 +96,7 @@ pub fn left_ms(run: &Run) -> Option<u64> {
     if run.status.has_ended() {
         return None;
     }
-    let (last, max) = (run.last?, run.max_iters?);
+    let (last, max) = (run.last?, run.max_iters.filter(|max| run.last.is_none_or(|last| last.iter <= *max))?);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
     let left_ms = (max.saturating_sub(last.iter) as f64 * last.time_ms.max(0.0)) as u64;
     Some(left_ms)
@@ -119,11 +120,13 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
     let mut facts = Vec::new();
     let mut add = |name, value: String, note: String| facts.push(Fact { name, value, note });
     if let Some(last) = &run.last {
-        let of = run.max_iters.map_or_else(
-            || format::grouped(last.iter),
-            |max| say(&text::rig_of(format::grouped(last.iter), format::grouped(max))),
-        );
-        add(text::RIG_ITERATION, of, String::new());
+        let iter = format::grouped(last.iter);
+        let (of, note) = match run.max_iters {
+            Some(max) if last.iter > max => (iter, say(&text::rig_past(format::grouped(max)))),
+            Some(max) => (say(&text::rig_of(iter, format::grouped(max))), String::new()),
+            None => (iter, String::new()),
+        };
+        add(text::RIG_ITERATION, of, note);
         let loss = last.loss.map_or_else(|| t(text::RIG_NO_LOSS).to_owned(), loss);
         add(text::RIG_LOSS, loss, String::new());
         for (name, value) in
@@ -138,13 +141,15 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
             let tokens = format::grouped(tokens.max(0.0) as u64);
             add(text::RIG_TOKENS, tokens, String::new());
         }
-        match (last.mfu_percent, last.mfu_printed_percent) {
+        // Whatever is printed on a CPU, it is no share of what a card could do.
+        let of_card = |percent: Option<f64>| percent.filter(|_| !is_on_cpu(run));
+        match (of_card(last.mfu_percent), of_card(last.mfu_printed_percent)) {
             (Some(mfu), printed) => {
                 let note =
                     printed.map(|printed| say(&text::rig_mfu_printed(value(printed, 1, "%")))).unwrap_or_default();
                 add(text::RIG_MFU, value(mfu, 1, "%"), note);
             }
-            (None, Some(printed)) => add(text::RIG_MFU, value(printed, 1, "%"), t(text::RIG_MFU_OF_A100).to_owned()),
+            (None, Some(printed)) => add(text::RIG_MFU_OF_A100, value(printed, 1, "%"), String::new()),
             (None, None) => {}
         }
     }
@@ -173,17 +178,53 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         add(text::RIG_BUILTIN_PLAN, format::size(plan.max_memory_allocated), note);
     }
     if let Some((joules, is_counted)) = energy(run, counted_joules) {
-        let about = if is_counted { String::new() } else { format!("≈{}", super::words::BLANK) };
         let kwh = joules / JOULES_PER_KWH;
-        let energy = format!("{about}{}", value(kwh, if kwh < 1.0 { 3 } else { 2 }, "kWh"));
+        let energy = amount(kwh, if kwh < 1.0 { 3 } else { 2 }, "kWh", is_counted);
         let joules = if joules < 1e6 { value(joules / 1e3, 1, "kJ") } else { value(joules / 1e6, 2, "MJ") };
         add(text::RIG_ENERGY, energy, joules);
         if let Some(price) = settings.price_per_kwh.filter(|price| price.is_finite() && *price >= 0.0) {
-            let cost = with_unit(&decimal::fixed(kwh * price, 2), &settings.currency);
-            add(text::RIG_COST, format!("{about}{cost}"), String::new());
+            add(text::RIG_COST, amount(kwh * price, 2, &settings.currency, is_counted), String::new());
         }
     }
     facts
+}
+
+/// What cannot be told of a run at work, since its card does not give what it is made of: each with a dash, and why.
+pub fn not_given(rig: &Rig, run: &Run) -> Vec<Fact> {
+    let Some(card) = run.gpus.first().and_then(|uuid| rig.card(uuid)).filter(|_| is_at_work(run)) else {
+        return vec![];
+    };
+    let power = card.sample.as_ref().and_then(|sample| sample.power_watts.why());
+    let memory = run.gpu_memory_peak_bytes.is_none().then(|| why_no_bytes(card, &run.id)).flatten();
+    [(text::RIG_PEAK, memory), (text::RIG_ENERGY, power.filter(|_| run.energy_joules.is_none()))]
+        .into_iter()
+        .filter_map(|(name, reason)| Some(Fact { name, value: "–".to_owned(), note: why(reason?).to_owned() }))
+        .collect()
+}
+
+/// An amount with so many decimals: what is too little for them is less than the least of them, and is not nothing.
+fn amount(amount: f64, decimals: u32, unit: &str, is_counted: bool) -> String {
+    let least = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(0));
+    let (sign, shown) = match amount {
+        _ if amount > 0.0 && amount < least / 2.0 => ("<", least),
+        _ => (if is_counted { "" } else { "≈" }, amount),
+    };
+    let blank = if sign.is_empty() { "" } else { "\u{a0}" };
+    format!("{sign}{blank}{}", value(shown, decimals, unit))
+}
+
+/// Whether a run trains on the CPU, by what it was ordered with, its command or its config, where the last word counts.
+fn is_on_cpu(run: &Run) -> bool {
+    let said = |line: &str| {
+        let (key, value) = line.split_once('=')?;
+        // `Overriding: device = cpu` is how nanoGPT prints what it was given.
+        let key = key.trim().trim_start_matches("Overriding:").trim_start();
+        (key == "device" || key == "--device").then(|| value.contains("cpu"))
+    };
+    let ordered = run.order.as_ref().and_then(|order| order.device.as_ref()).map(|device| device == "cpu");
+    let given = || run.command.iter().rev().find_map(|word| said(word));
+    let printed = || run.config.as_ref()?.lines().rev().find_map(said);
+    ordered.or_else(given).or_else(printed).unwrap_or(false)
 }
 
 /// A loss, to four decimals as nanoGPT prints it.
@@ -194,10 +235,15 @@ pub fn loss(loss: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::history::Series;
+    use headroom_shared::protocol::{
+        ServerMessage,
+        history::Series,
+        reading::{Reading, Why},
+        run::{Iteration, Order},
+    };
 
     use super::*;
-    use crate::state::rig::sample::{T, iteration, run};
+    use crate::state::rig::sample::{T, hello, iteration, run, slow, telemetry};
 
     fn found(facts: &[Fact], name: Key) -> String {
         let fact = facts.iter().find(|fact| fact.name == name);
@@ -224,6 +270,59 @@ mod tests {
     }
 
     #[test]
+    fn a_run_past_its_end_has_no_end_to_come() {
+        let mut run = run("a");
+        run.last = Some(iteration(1732, 2.0));
+        let facts = facts(&run, &Settings::default(), None, T);
+        let fact = facts.iter().find(|fact| fact.name == text::RIG_ITERATION).expect("it is told");
+        assert_eq!(fact.value, "1,732");
+        assert!(fact.note.contains("1,000"), "{}", fact.note);
+        assert_eq!(left_ms(&run), None);
+    }
+
+    #[test]
+    fn what_nanogpt_prints_of_an_a100_is_called_so_and_is_nothing_on_a_cpu() {
+        let mut run = run("a");
+        run.last = Some(Iteration { mfu_percent: None, ..iteration(1, 2.0) });
+        let told = |run: &Run| {
+            let facts = facts(run, &Settings::default(), None, T);
+            [text::RIG_MFU, text::RIG_MFU_OF_A100].map(|name| found(&facts, name))
+        };
+        assert_eq!(told(&run), ["", "11.0 %"]);
+        for (order, command, config) in [
+            (Some("cpu"), "python", "device = 'cuda'"),
+            (None, "--device=cpu", "device = 'cuda'"),
+            (None, "python", "device = 'cuda'\nOverriding: device = cpu\n"),
+        ] {
+            run.order = order.map(|device| Order { device: Some(device.to_owned()), ..Order::default() });
+            (run.command, run.config) = (vec![command.to_owned()], Some(config.to_owned()));
+            assert_eq!(told(&run), ["", ""], "{order:?} {command} {config}");
+        }
+        (run.order, run.command) = (None, vec!["--device=cuda:1".to_owned()]);
+        run.config = Some("# device = 'cpu'\nout_dir = 'cpu'\n".to_owned());
+        assert_eq!(told(&run), ["", "11.0 %"]);
+    }
+
+    #[test]
+    fn what_a_run_s_card_does_not_give_is_a_dash_with_its_reason() {
+        let mut rig = Rig::default();
+        rig.hear(ServerMessage::Hello(Box::new(hello(1, vec![run("a")], 0))), false);
+        rig.hear(ServerMessage::Telemetry(telemetry(1)), false);
+        rig.hear(ServerMessage::Slow(slow(&[(0, 4242, None, Some("a"))])), false);
+        let told = |rig: &Rig, run: &Run| {
+            not_given(rig, run).into_iter().map(|fact| (fact.name, fact.note)).collect::<Vec<_>>()
+        };
+        let run = rig.runs[0].run.clone();
+        assert_eq!(told(&rig, &run), [(text::RIG_PEAK, t(text::RIG_HIDDEN_BY_WINDOWS).to_owned())]);
+        rig.cards[0].sample.as_mut().expect("read").power_watts = Reading::missing(Why::NoPermission);
+        let energy = (text::RIG_ENERGY, t(text::RIG_NO_PERMISSION).to_owned());
+        assert_eq!(told(&rig, &Run { gpu_memory_peak_bytes: Some(1), ..run.clone() }), [energy]);
+        assert_eq!(told(&rig, &Run { status: RunStatus::Lost, ..run.clone() }), [], "of now nothing follows for then");
+        rig.hear(ServerMessage::Slow(slow(&[(0, 4242, Some(1), Some("a"))])), false);
+        assert_eq!(told(&rig, &run).len(), 1, "its peak is told in a moment");
+    }
+
+    #[test]
     fn the_built_in_trainer_says_what_it_planned_and_what_it_computes_again() {
         let mut run = run("a");
         let note = |run: &Run| {
@@ -244,7 +343,7 @@ mod tests {
         let mut rig = Rig::default();
         for (id, status) in [("b", RunStatus::Queued), ("a", RunStatus::Running)] {
             let losses = crate::state::rig_charts::losses::Losses::default();
-            rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, is_stopping: false });
+            rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, stopping_ms: None });
         }
         assert_eq!(current(&rig).map(|watched| watched.run.id.as_str()), Some("a"));
         let waits = facts(&rig.runs[0].run, &Settings::default(), None, T + 5000);
@@ -285,6 +384,9 @@ mod tests {
         let so_far = facts(&run, &settings, Some(7_200_000.0), T);
         assert_eq!(found(&so_far, text::RIG_ENERGY), "≈ 2.00 kWh");
         assert_eq!(found(&so_far, text::RIG_COST), "≈ 1.00 €");
+        let little = facts(&run, &settings, Some(100.0), T);
+        assert_eq!(found(&little, text::RIG_ENERGY), "< 0.001 kWh");
+        assert_eq!(found(&little, text::RIG_COST), "< 0.01 €");
         run.energy_joules = Some(360_000.0);
         assert_eq!(found(&facts(&run, &settings, Some(1.0), T), text::RIG_ENERGY), "0.100 kWh");
         assert_eq!(found(&facts(&run, &Settings::default(), None, T), text::RIG_COST), "");

@@ -95,8 +95,14 @@ fn a_run_is_folded_and_its_losses_from_before_are_put_in_front() {
     let ended = What::RunStatus { status: RunStatus::exited(0), energy_joules: Some(3600.0) };
     rig.hear(ServerMessage::Event(event(12, ended)), false);
     assert_eq!(rig.runs[0].run.ended_ms, Some(T + 12));
-    rig.hear(ServerMessage::Event(event(13, What::RunDeleted)), false);
+    let name = rig.runs[0].run.name.clone();
+    rig.hear(ServerMessage::Event(event(13, What::RunDeleted { name: Some(name.clone()) })), false);
     assert!(rig.runs.is_empty());
+    assert!(rig.log.len() > 1);
+    for event in &rig.log {
+        let said = words::event(&rig, event).unwrap_or_default();
+        assert!(said.contains(&name), "{said}: by its name, which nothing else has now");
+    }
 }
 
 #[test]
@@ -314,7 +320,7 @@ fn a_run_that_was_asked_to_stop_is_stopping_until_it_ended_also_for_a_page_that_
     let mut rig = greeted(10);
     let stops = |rig: &mut Rig, id, what| {
         rig.hear(ServerMessage::Event(event(id, what)), false);
-        rig.runs[0].is_stopping
+        rig.runs[0].stopping_ms.is_some()
     };
     assert!(stops(&mut rig, 11, What::RunStopping));
     assert!(stops(&mut rig, 12, What::RunIteration(iteration(1, 3.0))), "it finishes its iteration");
@@ -327,7 +333,7 @@ fn a_run_that_was_asked_to_stop_is_stopping_until_it_ended_also_for_a_page_that_
     let events =
         vec![event(11, What::RunStopping), event(14, What::RunResumed { pid: None }), event(15, What::RunStopping)];
     late.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), false);
-    assert!(late.runs[0].is_stopping);
+    assert_eq!(late.runs[0].stopping_ms, Some(T + 15));
 }
 
 #[test]

@@ -178,12 +178,16 @@ pub fn card_name(rig: &Rig, uuid: &str) -> String {
     }
 }
 
-/// What a run is called.
+/// What a run is called; of one that was deleted the line that says so has its name.
 pub fn run_name(rig: &Rig, id: &str) -> String {
-    rig.runs
-        .iter()
-        .find(|watched| watched.run.id == id)
-        .map_or_else(|| id.to_owned(), |watched| watched.run.name.clone())
+    let known = rig.runs.iter().find(|watched| watched.run.id == id).map(|watched| &watched.run.name);
+    let deleted = || {
+        rig.log.iter().find_map(|event| match &event.what {
+            What::RunDeleted { name } if event.run.as_deref() == Some(id) => name.as_ref(),
+            _ => None,
+        })
+    };
+    known.or_else(deleted).map_or_else(|| id.to_owned(), Clone::clone)
 }
 
 /// A line of what happened; nothing for what has none.
@@ -210,7 +214,7 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         // For the first time, or again.
         What::RunResumed { .. } => format!("{run}: {}", t(text::RIG_RUNNING)),
         What::RunStopping => say(&text::rig_run_stopping(run)),
-        What::RunDeleted => say(&text::rig_run_deleted(run)),
+        What::RunDeleted { .. } => say(&text::rig_run_deleted(run)),
         What::RunNotSaved { iter, .. } => say(&text::rig_run_not_saved(run, iter.to_string())),
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
         What::Alert { status: Some(status), .. } => format!("{run}: {}", run::status(*status)),

@@ -139,7 +139,6 @@ fn unfetched(kind: &str, words: &str) -> Text {
         "refused" => text::writes_refused(words),
         "broken" => text::writes_broken(words),
         "no-parts" => text::WRITES_NO_PARTS.into(),
-        "gpt2" => text::WRITES_GPT2.into(),
         _ => text::WRITES_NOT_WHOLE.into(),
     }
 }
@@ -198,7 +197,7 @@ mod tests {
             writes.hear(&format!("f{}", text::demo_sentence("gone").packed()));
             assert!(writes.stage == Stage::Failed && writes.said.contains("gone"), "{}", writes.said);
             let mut said: Vec<String> = Vec::new();
-            for kind in ["replaced", "refused", "broken", "no-parts", "gpt2", "not-whole"] {
+            for kind in ["replaced", "refused", "broken", "no-parts", "not-whole"] {
                 writes.hear(&format!("x{kind} no way"));
                 let has_words = ["refused", "broken"].contains(&kind);
                 assert_eq!(writes.said.contains("no way"), has_words, "{}", writes.said);

@@ -41,8 +41,8 @@ pub struct LossPlot {
     pub smooth: Option<(String, f64)>,
     /// Evaluations over training data, and over data held back: a line each, with dots.
     pub evaluations: [String; 2],
-    /// Dots of both.
-    pub dots: [String; 2],
+    /// Dots of both, and of a loss that was printed alone, which no line goes through.
+    pub dots: [String; 3],
     /// Of runs that are compared: what iterations printed, smoothed where that is asked for, and their evaluations over
     /// data held back.
     pub others: Vec<[String; 2]>,
@@ -84,6 +84,8 @@ impl LossPlot {
         };
         let val: fn(&Evaluation) -> Option<f64> = |evaluation| evaluation.val;
         let curves = [curve(evaluations, |evaluation| evaluation.train), curve(evaluations, val)];
+        let alone = if let [Point { iter, loss: Some(loss) }] = iterations { vec![at(*iter, *loss)] } else { vec![] };
+        let dotted = |points: &Vec<(i64, i64)>| if points.len() <= DOTS_MAX { dots(points) } else { String::new() };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let n_columns = (width_px / PX_PER_COLUMN).clamp(COLUMNS[0] as f64, COLUMNS[1] as f64) as usize;
         let line = |points: &[Point]| drawn(&thinned(points, &axis, n_columns), at);
@@ -100,7 +102,7 @@ impl LossPlot {
             iterations: line(iterations),
             smooth: is_smooth.then(|| smoothed(iterations)).flatten().map(|(points, weight)| (line(&points), weight)),
             besides: [0, 1].map(|at| SmallPlot::of(&losses.besides()[at], &axis, n_columns, at == 0)),
-            dots: curves.each_ref().map(|points| if points.len() <= DOTS_MAX { dots(points) } else { String::new() }),
+            dots: [&curves[0], &curves[1], &alone].map(dotted),
             evaluations: curves.map(|points| through(&points)),
             marks: marks(iterations, &axis),
             // Without a run there is nothing to measure by.
@@ -284,12 +286,21 @@ mod tests {
             losses.take_evaluation(iter * 250, Some(3.0), (iter > 0).then_some(3.1));
         }
         let plot = LossPlot::of(&losses, &[], 400.0, false);
-        assert_eq!(plot.dots.each_ref().map(|dots| dots.matches('M').count()), [10, 9]);
+        assert_eq!(plot.dots.each_ref().map(|dots| dots.matches('M').count()), [10, 9, 0]);
         assert_eq!(plot.evaluations.each_ref().map(|line| n_points(line)), [10, 9]);
         for iter in 10..100 {
             losses.take_evaluation(iter * 250, Some(3.0), Some(3.1));
         }
-        assert_eq!(LossPlot::of(&losses, &[], 400.0, false).dots, ["", ""]);
+        assert_eq!(LossPlot::of(&losses, &[], 400.0, false).dots, ["", "", ""]);
+    }
+
+    #[test]
+    fn a_loss_that_was_printed_alone_has_a_dot() {
+        let dots = |points: &[(u64, Option<f64>)]| LossPlot::of(&of(points.iter().copied()), &[], 400.0, true).dots;
+        let [_, _, alone] = dots(&[(0, Some(10.9))]);
+        assert_eq!(alone.matches(['M', 'L']).count(), 2, "{alone}");
+        assert_eq!(dots(&[(0, None)]), ["", "", ""]);
+        assert_eq!(dots(&[(0, Some(10.9)), (1, Some(10.8))]), ["", "", ""], "a line goes through these");
     }
 
     #[test]

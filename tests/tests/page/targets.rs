@@ -1,0 +1,100 @@
+//! What a finger has to hit: at one-hand width each control is as large as WCAG 2.2 asks for.
+
+use crate::{
+    agent::{golden, hello, telemetry},
+    page::{Page, Size, tell},
+    rig::{open_paired, rig, until_says, until_state},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+/// One-hand width.
+const NARROW: Size = (360, 740);
+/// WCAG 2.2, success criterion 2.5.8: so many pixels across and down, at least.
+const LEAST_PX: f64 = 24.0;
+/// And what a finger hits without care: success criterion 2.5.5, for what is a button or a field.
+const FINGER_PX: f64 = 44.0;
+
+/// Something to hit.
+#[derive(Debug, Deserialize)]
+struct Target {
+    /// Its tag, name and words.
+    name: String,
+    width: f64,
+    height: f64,
+    /// Whether it looks like a button or a field.
+    is_control: bool,
+}
+
+/// All that is shown: an element's box, with its label's where that is around it or stands for it. What is off the screen
+/// until the keyboard comes to it is no finger's, and a link within a sentence is as high as its line.
+const TARGETS: &str =
+    "[...document.querySelectorAll('a[href], button, input, select, textarea, summary, [role=slider]')]
+    .filter((element) => element.getClientRects().length > 0 && !element.classList.contains('header__skip'))
+    .filter((element) => {
+        const words = [...element.parentElement.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE);
+        const isSentence = words.some((node) => node.textContent.trim().length > 1);
+        return !(getComputedStyle(element).display === 'inline' && isSentence);
+    })
+    .map((element) => {
+        const boxes = [element, ...(element.labels ?? [])].map((each) => each.getBoundingClientRect());
+        const most = (side) => Math.max(...boxes.map((box) => box[side]));
+        return {
+            name: `${element.tagName} ${element.id} ${element.className} ${element.textContent.trim().slice(0, 30)}`,
+            width: most('width'),
+            height: most('height'),
+            is_control: element.matches('main :is(.button:not(.button--quiet), .input, .rig-chart__button)'),
+        };
+    })";
+
+/// Fails where one is too small; at least so many are there to be measured.
+async fn assert_can_be_hit(page: &Page, n_least: usize, control_px: f64) {
+    page.script("for (const details of document.querySelectorAll('details')) details.open = true").await;
+    let targets: Vec<Target> = page.value(TARGETS).await;
+    assert!(targets.len() >= n_least, "only {} are there", targets.len());
+    let is_small = |target: &&Target| {
+        let least_px = if target.is_control { control_px } else { LEAST_PX };
+        // Half a pixel is a matter of rounding.
+        target.width < LEAST_PX - 0.5 || target.height < least_px - 0.5
+    };
+    let small: Vec<&Target> = targets.iter().filter(is_small).collect();
+    assert!(small.is_empty(), "too small: {small:#?}");
+}
+
+#[test]
+fn a_finger_hits_each_control_of_the_rig() {
+    rig("a_finger_hits_each_control_of_the_rig", async |page, agent| {
+        let mut greeting = hello();
+        let mut queued = greeting["runs"][0].clone();
+        (queued["id"], queued["name"], queued["status"]) = (json!("b1"), json!("waits"), json!({ "state": "queued" }));
+        queued["order"] = json!({ "config": "tiny" });
+        greeting["runs"].as_array_mut().expect("a list").push(queued);
+        agent.answer(vec![greeting]);
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        agent.say(telemetry(1, 50));
+        agent.say(golden("slow.json"));
+        until_says(page, "[data-testid=processes]", "python train.py").await;
+        until_says(page, "[data-testid=queue]", "waits").await;
+        page.resize(NARROW).await;
+        page.script("document.querySelector('.neighbours').open = true").await;
+        page.fill("#address", "rig2:8420").await;
+        page.click(".neighbours__form button").await;
+        page.until("it is kept", "document.querySelector('.neighbours__list a')").await;
+        assert_can_be_hit(page, 30, FINGER_PX).await;
+        // The measure can fail.
+        page.script("document.querySelector('#save').style.cssText = 'height: 20px; min-height: 0'").await;
+        let targets: Vec<Target> = page.value(TARGETS).await;
+        assert!(targets.iter().any(|target| target.name.contains("save") && target.height < LEAST_PX));
+    });
+}
+
+#[test]
+fn a_finger_hits_each_control_of_the_calculator() {
+    tell("a_finger_hits_each_control_of_the_calculator", async |page| {
+        page.open("1&batch_size=64&gpu=RTX%204070").await;
+        page.resize(NARROW).await;
+        // Its own touch sizes come with a finger, and not with a width.
+        assert_can_be_hit(page, 30, LEAST_PX).await;
+    });
+}
