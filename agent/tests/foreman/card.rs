@@ -123,8 +123,9 @@ fn a_run_that_a_full_card_has_no_room_for_says_who_fills_it_and_the_next_has_its
     let agent = rig.serve(&[]);
     let large = agent.order(&json!({ "config": "large.py", "device": "cuda:0" }));
     let small = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
-    let refused = agent.comes(&large, "refused", has_ended(1));
+    let refused = agent.comes(&large, "refused", is("exited"));
     let words = ["the run takes", "are missing", "process 1073741824 with 960 MiB", "hint: --batch_size="];
+    assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
     explained(&refused, &words);
     assert!(refused["last"].is_null() && refused["checkpoint"].is_null(), "nothing was begun: {refused}");
     assert!(!out(&rig.owner, &large).join("ckpt.safetensors").exists());
