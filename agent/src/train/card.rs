@@ -12,6 +12,7 @@ use headroom_shared::{
     },
     hardware,
     protocol::gpu::Process,
+    text,
 };
 
 use super::{
@@ -41,7 +42,7 @@ pub struct Asked<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// The driver or the card.
-    #[error("{error}{}", shortage::held(.holders))]
+    #[error("{}", shortage::held(error.to_string(), .holders))]
     Cuda {
         /// What it says.
         error: Box<CudaError>,
@@ -72,18 +73,16 @@ impl CardError {
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        let cpu = "--device=cpu trains on the CPU";
+        let cpu = text::TRY_CPU;
         match self {
             Self::Cuda { error, .. } => Some(match &**error {
-                CudaError::NoDriver { .. } => {
-                    format!("install NVIDIA's driver, or name its library with {}; {cpu}", cuda::driver::VARIABLE)
-                }
+                CudaError::NoDriver { .. } => shortage::joined(&[text::try_driver(cuda::driver::VARIABLE), cpu.into()]),
                 CudaError::DriverTooOld { .. } => {
                     format!("install driver {} or newer; {cpu}", cuda::driver::NEEDED_RELEASE)
                 }
-                CudaError::NoSuchCard { .. } => format!("`headroom doctor` lists the cards; {cpu}"),
-                CudaError::NoRoomForContext { .. } => format!("end what holds its memory; {cpu}"),
-                _ => cpu.to_owned(),
+                CudaError::NoSuchCard { .. } => shortage::joined(&[text::TRY_DOCTOR.into(), cpu.into()]),
+                CudaError::NoRoomForContext { .. } => shortage::joined(&[text::TRY_END_ITS_HOLDERS.into(), cpu.into()]),
+                _ => cpu.to_string(),
             }),
             Self::Float32 => Some("--dtype=bfloat16 trains on the card; --device=cpu computes in float32".to_owned()),
             Self::CublasLt(_) => Some(format!(

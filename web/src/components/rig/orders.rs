@@ -38,8 +38,7 @@ pub fn Orders(
         (true, Allowed::Is(Training { unavailable: Some(why), .. })) => view! {
             <p class="rig__hint">{t(text::RIG_START_NOT)}</p>
             <pre class="rig__command" tabindex="0">{ALLOW}</pre>
-            // In the agent's own words, which are English.
-            <p class="rig__hint" lang="en">{why}</p>
+            <p class="rig__hint">{why}</p>
         }
         .into_part(),
         (true, Allowed::Is(training)) => order(desk, training),

@@ -95,8 +95,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         }))}
         {acts(desk, id)}
         <Oom desk id />
-        // In the agent's own words, which are English.
-        {part(move || explained.get().map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
+        {part(move || explained.get().map(|why| view! { <p class="rig__trouble" data-testid="explained">{why}</p> }))}
         {part(move || unplanned.get().map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part(move || all.get().into_iter().map(fact).collect_view())}
