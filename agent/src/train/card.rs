@@ -289,3 +289,40 @@ impl Chosen {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::text::table;
+
+    use super::*;
+
+    /// Errors of cards are the kernels' own sentences, which the texts repeat.
+    #[test]
+    fn what_a_card_lacks_is_said_in_every_language() {
+        let cuda = |error: CudaError| CardError::from(error).to_string();
+        let (name, reason) = ("RTX 4070".to_owned(), "libcuda.so.1: no such file".to_owned());
+        let sentences = [
+            cuda(CudaError::NoDriver { reason }),
+            cuda(CudaError::NoCard),
+            cuda(CudaError::NoSuchCard { index: 3, n_cards: 1 }),
+            cuda(CudaError::NoRoomForContext { name, total_bytes: 12 << 30 }),
+            cuda(CudaError::OutOfDeviceMemory { requested_bytes: 5 << 30, free_bytes: 1 << 30 }),
+            "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): one of the 12 kernels since the \
+             last wait did it, the newest being adamw (HEADROOM_CUDA_SYNC=1 tells which), found out at \
+             kernels/src/cuda/device.rs:7"
+                .to_owned(),
+        ];
+        for sentence in &sentences {
+            for language in ["zh", "ja", "de"] {
+                assert_ne!(table(language).translated(sentence), *sentence, "{language}");
+            }
+        }
+        let german = table("de").translated(&sentences[5]);
+        assert_eq!(
+            german,
+            "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): einer der 12 Kernel seit dem \
+             letzten Warten war es, der neueste ist adamw (HEADROOM_CUDA_SYNC=1 sagt, welcher), bemerkt bei \
+             kernels/src/cuda/device.rs:7"
+        );
+    }
+}

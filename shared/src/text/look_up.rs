@@ -16,6 +16,8 @@ const SENTENCE_BYTES_MAX: usize = 8 << 10;
 const DEPTH_MAX: u32 = 6;
 /// What stands between the parts of a list.
 const SEPARATORS: [&str; 2] = ["; ", ", "];
+/// The first of them, where marks are full-width.
+const FULL_WIDTH_SEMICOLON: &str = "；";
 /// Units of sizes, as people are told them.
 const UNITS: [&str; 6] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 
@@ -152,10 +154,14 @@ impl Table {
         };
         let mark = self.word(LIST_MARK);
         // A full-width mark has its blank in itself.
-        let between = if *separator != ", " || mark.is_ascii() { (*separator).to_owned() } else { mark.to_owned() };
+        let between = match *separator {
+            ascii if mark.is_ascii() => ascii,
+            ", " => mark,
+            _ => FULL_WIDTH_SEMICOLON,
+        };
         // A part of what semicolons stand between may have commas.
         let parts = words.split(separator).map(|part| self.list(part, depth + 1));
-        if depth > DEPTH_MAX { words.to_owned() } else { parts.collect::<Vec<_>>().join(&between) }
+        if depth > DEPTH_MAX { words.to_owned() } else { parts.collect::<Vec<_>>().join(between) }
     }
 }
 

@@ -28,6 +28,7 @@ mod rig_alerts;
 mod rig_runs;
 #[cfg(unix)]
 mod rig_training;
+mod rig_words;
 mod rig_writes;
 mod static_host;
 

@@ -30,12 +30,14 @@ async fn until(page: &Page, what: &str, expression: &str) {
     }
 }
 
-async fn until_says(page: &Page, selector: &str, words: &str) {
+/// Waits for words as long as a busy machine may need.
+pub async fn until_says(page: &Page, selector: &str, words: &str) {
     let says = format!("document.querySelector({selector:?})?.textContent.includes({words:?})");
     until(page, &format!("{selector} says {words:?}"), &says).await;
 }
 
-async fn until_there(page: &Page, selector: &str) {
+/// Waits for an element.
+pub async fn until_there(page: &Page, selector: &str) {
     until(page, &format!("{selector} is there"), &format!("document.querySelector({selector:?})")).await;
 }
 
