@@ -292,37 +292,48 @@ impl Chosen {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::text::table;
+    use headroom_shared::text::{Text, size, table};
 
     use super::*;
 
     /// Errors of cards are the kernels' own sentences, which the texts repeat.
     #[test]
     fn what_a_card_lacks_is_said_in_every_language() {
-        let cuda = |error: CudaError| CardError::from(error).to_string();
-        let (name, reason) = ("RTX 4070".to_owned(), "libcuda.so.1: no such file".to_owned());
-        let sentences = [
-            cuda(CudaError::NoDriver { reason }),
-            cuda(CudaError::NoCard),
-            cuda(CudaError::NoSuchCard { index: 3, n_cards: 1 }),
-            cuda(CudaError::NoRoomForContext { name, total_bytes: 12 << 30 }),
-            cuda(CudaError::OutOfDeviceMemory { requested_bytes: 5 << 30, free_bytes: 1 << 30 }),
-            "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): one of the 12 kernels since the \
-             last wait did it, the newest being adamw (HEADROOM_CUDA_SYNC=1 tells which), found out at \
-             kernels/src/cuda/device.rs:7"
-                .to_owned(),
+        let name = || "RTX 4070".to_owned();
+        let reason = "libcuda.so.1: no such file";
+        let errors = [
+            (CudaError::NoDriver { reason: reason.to_owned() }, text::card_no_driver(reason)),
+            (CudaError::NoCard, text::CARD_NONE.into()),
+            (CudaError::NoSuchCard { index: 3, n_cards: 1 }, text::card_not_there(3_u64, 1_u64)),
+            (
+                CudaError::NoRoomForContext { name: name(), total_bytes: 12 << 30 },
+                text::card_no_room(name(), size(12 << 30)),
+            ),
+            (
+                CudaError::OutOfDeviceMemory { requested_bytes: 5 << 30, free_bytes: 1 << 30 },
+                text::card_out_of_memory(size(5 << 30), size(1 << 30)),
+            ),
         ];
-        for sentence in &sentences {
-            for language in ["zh", "ja", "de"] {
-                assert_ne!(table(language).translated(sentence), *sentence, "{language}");
-            }
+        for (error, text) in errors {
+            assert_eq!(CardError::from(error).to_string(), text.to_string());
+            is_said(&text);
         }
-        let german = table("de").translated(&sentences[5]);
-        assert_eq!(
-            german,
-            "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700): einer der 12 Kernel seit dem \
-             letzten Warten war es, der neueste ist adamw (HEADROOM_CUDA_SYNC=1 sagt, welcher), bemerkt bei \
-             kernels/src/cuda/device.rs:7"
-        );
+        let code = "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)";
+        for culprit in [
+            text::culprit_kernel("adamw"),
+            text::culprit_among(12_u64, "adamw", "HEADROOM_CUDA_SYNC=1"),
+            text::CULPRIT_NOBODY.into(),
+        ] {
+            is_said(&text::card_fault(code, culprit, "kernels/src/cuda/device.rs:7"));
+        }
+    }
+
+    /// The sentence becomes what its text says in each language.
+    #[track_caller]
+    fn is_said(text: &Text) {
+        for language in ["zh", "ja", "de"] {
+            let table = table(language);
+            assert_eq!(table.translated(&text.to_string()), table.say(text), "{language}");
+        }
     }
 }
