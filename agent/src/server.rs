@@ -21,6 +21,7 @@ mod metrics;
 pub mod orders;
 mod share;
 mod socket;
+mod spoken;
 mod stall;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use std::{
 
 use headroom_shared::{
     nanogpt::defaults,
+    text,
     tokenizer::meta::{MAX_META_BYTES, Meta, MetaError},
 };
 use thiserror::Error;
@@ -69,7 +70,7 @@ struct Tokens {
 #[derive(Debug, Error)]
 pub enum DatasetError {
     /// No folder of that name has a data set.
-    #[error("there is no data set {name:?}: {}", looked(places))]
+    #[error("{}", text::no_data_set(format!("{name:?}"), looked(places)))]
     NotFound {
         /// As given.
         name: String,
@@ -141,7 +142,7 @@ impl DatasetError {
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NotFound { name, .. } => format!("`headroom data prepare FILE --out {DATA}/{name}` makes one of a text"),
+            Self::NotFound { name, .. } => text::try_prepare(format!("{DATA}/{name}")).to_string(),
             Self::OddLength { .. } => "was it copied in full?".to_owned(),
             Self::TooShort { .. } => "--block_size= takes a smaller one".to_owned(),
             Self::BeyondVocab { .. } => {

@@ -12,6 +12,7 @@ use headroom_shared::{
     },
     hardware,
     protocol::gpu::Process,
+    text,
 };
 
 use super::{
@@ -41,7 +42,7 @@ pub struct Asked<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// The driver or the card.
-    #[error("{error}{}", shortage::held(.holders))]
+    #[error("{}", shortage::held(error.to_string(), .holders))]
     Cuda {
         /// What it says.
         error: Box<CudaError>,
@@ -72,18 +73,16 @@ impl CardError {
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        let cpu = "--device=cpu trains on the CPU";
+        let cpu = text::TRY_CPU;
         match self {
             Self::Cuda { error, .. } => Some(match &**error {
-                CudaError::NoDriver { .. } => {
-                    format!("install NVIDIA's driver, or name its library with {}; {cpu}", cuda::driver::VARIABLE)
-                }
+                CudaError::NoDriver { .. } => shortage::joined(&[text::try_driver(cuda::driver::VARIABLE), cpu.into()]),
                 CudaError::DriverTooOld { .. } => {
                     format!("install driver {} or newer; {cpu}", cuda::driver::NEEDED_RELEASE)
                 }
-                CudaError::NoSuchCard { .. } => format!("`headroom doctor` lists the cards; {cpu}"),
-                CudaError::NoRoomForContext { .. } => format!("end what holds its memory; {cpu}"),
-                _ => cpu.to_owned(),
+                CudaError::NoSuchCard { .. } => shortage::joined(&[text::TRY_DOCTOR.into(), cpu.into()]),
+                CudaError::NoRoomForContext { .. } => shortage::joined(&[text::TRY_END_ITS_HOLDERS.into(), cpu.into()]),
+                _ => cpu.to_string(),
             }),
             Self::Float32 => Some("--dtype=bfloat16 trains on the card; --device=cpu computes in float32".to_owned()),
             Self::CublasLt(_) => Some(format!(
@@ -288,5 +287,53 @@ impl Chosen {
             fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), self.plan.multiplier),
             holders: telemetry::holders(&card.uuid),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::text::{Text, size, table};
+
+    use super::*;
+
+    /// Errors of cards are the kernels' own sentences, which the texts repeat.
+    #[test]
+    fn what_a_card_lacks_is_said_in_every_language() {
+        let name = || "RTX 4070".to_owned();
+        let reason = "libcuda.so.1: no such file";
+        let errors = [
+            (CudaError::NoDriver { reason: reason.to_owned() }, text::card_no_driver(reason)),
+            (CudaError::NoCard, text::CARD_NONE.into()),
+            (CudaError::NoSuchCard { index: 3, n_cards: 1 }, text::card_not_there(3_u64, 1_u64)),
+            (
+                CudaError::NoRoomForContext { name: name(), total_bytes: 12 << 30 },
+                text::card_no_room(name(), size(12 << 30)),
+            ),
+            (
+                CudaError::OutOfDeviceMemory { requested_bytes: 5 << 30, free_bytes: 1 << 30 },
+                text::card_out_of_memory(size(5 << 30), size(1 << 30)),
+            ),
+        ];
+        for (error, text) in errors {
+            assert_eq!(CardError::from(error).to_string(), text.to_string());
+            is_said(&text);
+        }
+        let code = "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)";
+        for culprit in [
+            text::culprit_kernel("adamw"),
+            text::culprit_among(12_u64, "adamw", "HEADROOM_CUDA_SYNC=1"),
+            text::CULPRIT_NOBODY.into(),
+        ] {
+            is_said(&text::card_fault(code, culprit, "kernels/src/cuda/device.rs:7"));
+        }
+    }
+
+    /// The sentence becomes what its text says in each language.
+    #[track_caller]
+    fn is_said(text: &Text) {
+        for language in ["zh", "ja", "de"] {
+            let table = table(language);
+            assert_eq!(table.translated(&text.to_string()), table.say(text), "{language}");
+        }
     }
 }

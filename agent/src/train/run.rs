@@ -19,7 +19,10 @@ use headroom_kernels::{
     training::{Moments, Training, TrainingError},
     weights::Tokenizer,
 };
-use headroom_shared::gpt::GptConfig;
+use headroom_shared::{
+    gpt::GptConfig,
+    text::{self, Key},
+};
 use serde_json::{Map, Value as Json, json};
 use thiserror::Error;
 
@@ -123,7 +126,7 @@ pub enum RunError {
         iter: u64,
     },
     /// What computes.
-    #[error("iteration {iter} could not be computed: {error}")]
+    #[error("{}", text::run_not_computed(*iter, error.to_string()))]
     Training {
         /// Why; a kernel that did it is named.
         error: TrainingError,
@@ -131,12 +134,12 @@ pub enum RunError {
         iter: u64,
     },
     /// Nothing can be learnt from here on.
-    #[error("{what} of iteration {iter} is {value}: the run has diverged")]
+    #[error("{}", text::run_diverged(*what, *iter, value.to_string()))]
     Diverged {
         /// The iteration.
         iter: u64,
         /// What is no number there.
-        what: &'static str,
+        what: Key,
         /// What it is instead.
         value: f64,
     },
@@ -149,12 +152,8 @@ impl RunError {
         match self {
             Self::Data(error) => error.hint(),
             Self::Checkpoint { error, .. } => error.hint(),
-            Self::Training { .. } => {
-                Some("the last checkpoint is as it was: --init_from=resume goes on from it".to_owned())
-            }
-            Self::Diverged { .. } => Some(
-                "a smaller --learning_rate=, or a longer --warmup_iters=; the last checkpoint is as it was".to_owned(),
-            ),
+            Self::Training { .. } => Some(text::TRY_RESUME.to_string()),
+            Self::Diverged { .. } => Some(format!("{}; {}", text::TRY_SLOWER, text::TRY_LAST_CHECKPOINT)),
         }
     }
 }
@@ -233,7 +232,7 @@ impl Run<'_> {
         let learning_rate = self.settings.schedule.at(iter);
         tell(Event::Evaluated { iter, train_loss, val_loss, learning_rate });
         // What gives no loss is not written over a checkpoint that does.
-        numbers(iter, [("the training loss", train_loss), ("the validation loss", val_loss)])?;
+        numbers(iter, [(text::DIVERGED_TRAIN_LOSS, train_loss), (text::DIVERGED_VAL_LOSS, val_loss)])?;
         let improves = self.state.best_val_loss.is_none_or(|best| val_loss < best);
         if improves {
             self.state.best_val_loss = Some(val_loss);
@@ -296,7 +295,7 @@ impl Run<'_> {
             loss += self.trainer.micro_step(micro).map_err(|error| self.failed(error))? / micro_steps as f64;
         }
         let norm = self.trainer.gradient_norm().map_err(|error| self.failed(error))?;
-        numbers(iter, [("the loss", loss), ("the gradients' norm", norm)])?;
+        numbers(iter, [(text::DIVERGED_LOSS, loss), (text::DIVERGED_NORM, norm)])?;
         let learning_rate = settings.schedule.at(iter);
         self.state.optimizer_step += 1;
         let adamw = AdamW {
@@ -336,7 +335,7 @@ impl Run<'_> {
         let Moments { exp_avg, exp_avg_sq } = self.trainer.moments().map_err(|error| self.failed(error))?;
         // An update can overflow after a loss that was a number.
         if let Some(&value) = params.iter().find(|value| !value.is_finite()) {
-            let (iter, what) = (self.state.iter_num, "a weight");
+            let (iter, what) = (self.state.iter_num, text::DIVERGED_WEIGHT);
             return Err(RunError::Diverged { iter, what, value: value.into() });
         }
         Ok(self.store.save(&meta, Tensors { params: &params, exp_avg: &exp_avg, exp_avg_sq: &exp_avg_sq }))
@@ -344,7 +343,7 @@ impl Run<'_> {
 }
 
 /// Says which value is no number.
-fn numbers(iter: u64, values: [(&'static str, f64); 2]) -> Result<(), RunError> {
+fn numbers(iter: u64, values: [(Key, f64); 2]) -> Result<(), RunError> {
     let broken = values.into_iter().find(|(_, value)| !value.is_finite());
     broken.map_or(Ok(()), |(what, value)| Err(RunError::Diverged { iter, what, value }))
 }

@@ -9,6 +9,7 @@ use headroom_shared::{
         },
         tensors::Category,
     },
+    text::{self, Text},
     units::human_size,
 };
 use serde_json::{Map, Value as Json, json};
@@ -117,27 +118,28 @@ pub fn words(engine: &Engine) -> String {
 /// What is computed again, by runs of blocks.
 fn levels(plan: &CudaTraining) -> String {
     let what = |level| match level {
-        Recompute::None => "nothing",
-        Recompute::GeluAndLayernorm => "GELU and layer norms",
-        Recompute::Attention => "attention, GELU and layer norms",
-        Recompute::Block => "everything",
+        Recompute::None => text::LEVEL_NONE,
+        Recompute::GeluAndLayernorm => text::LEVEL_GELU,
+        Recompute::Attention => text::LEVEL_ATTENTION,
+        Recompute::Block => text::LEVEL_BLOCK,
     };
     if plan.recompute.iter().all(|&level| level == Recompute::None) {
-        return what(Recompute::None).to_owned();
+        return what(Recompute::None).to_string();
     }
     let mut first = 0;
     let mut parts = vec![];
     for blocks in plan.recompute.chunk_by(|one, other| one == other) {
         let last = first + blocks.len() - 1;
         let of = match blocks {
-            _ if blocks.len() == plan.recompute.len() => "every block".to_owned(),
-            [_] => format!("block {first}"),
-            _ => format!("blocks {first} to {last}"),
+            _ if blocks.len() == plan.recompute.len() => Text::from(text::BLOCKS_ALL),
+            [_] => text::blocks_one(first),
+            _ => text::blocks_some(first, last),
         };
-        parts.push(format!("{} of {of}", what(blocks[0])));
+        parts.push(text::level_of(what(blocks[0]), of).to_string());
         first = last + 1;
     }
-    parts.join(", ")
+    // What is computed again has commas of its own.
+    parts.join("; ")
 }
 
 /// What computes, as the end of "On".
