@@ -4,8 +4,10 @@
 pub mod card;
 pub mod checkpoint;
 pub mod device;
+pub mod divergence;
 pub mod files;
 pub mod memory;
+pub mod pace;
 pub mod pretrained;
 pub mod run;
 pub mod schedule;

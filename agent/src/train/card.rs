@@ -10,9 +10,11 @@ use headroom_shared::{
         buffers::cuda::{CudaTraining, Multiplier, RESERVE_BYTES, Recompute, plan_with},
         tensors::TensorTooLarge,
     },
-    hardware,
+    hardware::{self, Device as Hardware, context::ModuleLoading},
     protocol::gpu::Process,
+    session::ASSUMED_CAPABILITY,
     text,
+    units::human_size,
 };
 
 use super::{
@@ -150,6 +152,47 @@ pub enum Place {
     Card(Box<Chosen>),
 }
 
+/// A card that is not here, of so much memory, and what a run would take of it.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// All of its memory, and what a context would leave.
+    pub room: Room,
+    /// What the run is to take; the least there is where that does not fit.
+    pub plan: CudaTraining,
+    /// Whether it fits.
+    pub fits: bool,
+}
+
+impl Elsewhere {
+    /// Plans a run for a card with `vram_bytes` that nobody else uses, by our own products.
+    ///
+    /// # Errors
+    /// No card trains that run, or a model beyond any card.
+    pub fn of(asked: &Asked<'_>, vram_bytes: u64) -> Result<Self, CardError> {
+        shape::check(asked.gpt)?;
+        if asked.is_float32 {
+            return Err(CardError::Float32);
+        }
+        let context = Hardware::custom(vram_bytes, ASSUMED_CAPABILITY).context(ModuleLoading::Lazy);
+        let free_bytes = vram_bytes.saturating_sub(context.bytes);
+        let room = Room { total_bytes: vram_bytes, free_bytes, reserve_bytes: RESERVE_BYTES };
+        let (plan, fits) = planned(asked, room.usable_bytes(), Multiplier::Own)?;
+        Ok(Self { room, plan, fits })
+    }
+
+    /// Refuses a plan that does not fit.
+    ///
+    /// # Errors
+    /// [`CardError::Memory`].
+    pub fn check(&self, asked: &Asked<'_>) -> Result<(), CardError> {
+        if self.fits {
+            return Ok(());
+        }
+        let card = format!("a card of {}", human_size(self.room.total_bytes));
+        Err(shortage(card, &self.plan, self.room, Moment::Plan, asked, None).into())
+    }
+}
+
 /// Finds the card for a run: the one that is named, else the first that can. Where one could and has no room, the run is
 /// planned for it all the same, so that it can be said what is missing.
 ///
@@ -277,17 +320,29 @@ impl Chosen {
 
     fn shortage(&self, room: Room, moment: Moment, asked: &Asked<'_>) -> Box<Shortage> {
         let card = self.device.card();
-        Box::new(Shortage {
-            card: format!("{} (cuda:{})", card.name, card.index),
-            needed_bytes: self.plan.bytes,
-            room,
-            moment,
-            is_least: self.plan.recompute.iter().all(|&level| level == Recompute::Block),
-            batch_size: asked.batch_size,
-            fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), self.plan.multiplier),
-            holders: telemetry::holders(&card.uuid),
-        })
+        let name = format!("{} (cuda:{})", card.name, card.index);
+        shortage(name, &self.plan, room, moment, asked, telemetry::holders(&card.uuid))
     }
+}
+
+fn shortage(
+    card: String,
+    plan: &CudaTraining,
+    room: Room,
+    moment: Moment,
+    asked: &Asked<'_>,
+    holders: Option<Vec<Process>>,
+) -> Box<Shortage> {
+    Box::new(Shortage {
+        card,
+        needed_bytes: plan.bytes,
+        room,
+        moment,
+        is_least: plan.recompute.iter().all(|&level| level == Recompute::Block),
+        batch_size: asked.batch_size,
+        fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), plan.multiplier),
+        holders,
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use headroom_shared::{
     gpt::{GptConfig, GptShape},
     nanogpt::{Problem, Settings, Source, read},
     text,
+    tokenizer::CharTokenizer,
 };
 
 use super::{Error, engine::Engine, options::Request, report};
@@ -49,32 +50,97 @@ pub struct Start {
     pub weights: Option<Vec<f32>>,
 }
 
+/// A run as its keys say it, and what it goes on from.
+struct Keys {
+    settings: Settings,
+    run: RunSettings,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// A run that is planned and not trained: its data may be elsewhere.
+pub struct Planned {
+    /// What its keys say.
+    pub run: RunSettings,
+    /// The model's shape.
+    pub gpt: GptConfig,
+    /// On what it would be computed.
+    pub engine: Engine,
+}
+
+impl Planned {
+    /// None where the config cannot be meant, which was said. Nothing is written.
+    ///
+    /// # Errors
+    /// Anything that a plan needs is missing.
+    pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
+        let Some(Keys { run, checkpoint, .. }) = keys(given)? else { return Ok(None) };
+        let ids = match dataset::resolve(&run.dataset, Path::new(".")) {
+            Ok(folder) => Ids::of(&Dataset::open(&folder)?),
+            Err(_) if run.dataset == BUILTIN => {
+                let stories = CharTokenizer::of_text(&corpus::corpus(corpus::SEED, corpus::BYTES));
+                Ids { count: stories.vocab_size() as u64, is_known: true }
+            }
+            Err(_) => {
+                let count = u64::from(dataset::DEFAULT_VOCAB_SIZE);
+                if checkpoint.is_none() && !run.names_vocab_size && !matches!(run.init_from, InitFrom::Weights(_)) {
+                    let name = &run.dataset;
+                    print::note(&format!("The data set {name} is not here: planned with GPT-2's {count} tokens.\n"));
+                }
+                Ids { count, is_known: false }
+            }
+        };
+        let (gpt, _) = model(&run, ids, checkpoint.as_ref())?;
+        let engine = Engine::of(request, &run, &gpt)?;
+        Ok(Some(Self { run, gpt, engine }))
+    }
+}
+
 impl Start {
     /// None where the config cannot be meant, which was said.
     ///
     /// # Errors
     /// Anything that a run needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let mut settings = with_builtin(&given);
-        let mut run = RunSettings::read(&mut settings);
-        let mut checkpoint = None;
-        if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &run
-            && !settings.problems.as_slice().iter().any(stops)
-        {
-            let found = checkpoint::load(out_dir)?;
-            settings = with_checkpoint(&found, given);
-            run = RunSettings::read(&mut settings);
-            checkpoint = Some(found);
-        }
-        if report_problems(&settings) {
-            return Ok(None);
-        }
-        let run = run?;
+        let Some(Keys { settings, run, checkpoint }) = keys(given)? else { return Ok(None) };
         let dataset = open(&run.dataset)?;
-        let (gpt, weights) = model(&run, &dataset, checkpoint.as_ref())?;
+        let (gpt, weights) = model(&run, Ids::of(&dataset), checkpoint.as_ref())?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights }))
+    }
+}
+
+/// Reads what was given; none where it cannot be meant, which was said.
+fn keys(given: Vec<Source>) -> Result<Option<Keys>, Error> {
+    let mut settings = with_builtin(&given);
+    let mut run = RunSettings::read(&mut settings);
+    let mut checkpoint = None;
+    if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &run
+        && !settings.problems.as_slice().iter().any(stops)
+    {
+        let found = checkpoint::load(out_dir)?;
+        settings = with_checkpoint(&found, given);
+        run = RunSettings::read(&mut settings);
+        checkpoint = Some(found);
+    }
+    if report_problems(&settings) {
+        return Ok(None);
+    }
+    Ok(Some(Keys { settings, run: run?, checkpoint }))
+}
+
+/// The token ids of a data set.
+#[derive(Clone, Copy)]
+struct Ids {
+    /// All are below this.
+    count: u64,
+    /// Whether the data say so; else one beyond the model is found as it is read.
+    is_known: bool,
+}
+
+impl Ids {
+    fn of(dataset: &Dataset) -> Self {
+        Self { count: u64::from(dataset.vocab_size()), is_known: dataset.has_meta() }
     }
 }
 
@@ -135,13 +201,8 @@ fn open(name: &str) -> Result<Dataset, Error> {
 }
 
 /// The model's shape, and its weights where they are neither fresh nor a checkpoint's.
-fn model(
-    run: &RunSettings,
-    dataset: &Dataset,
-    checkpoint: Option<&Checkpoint>,
-) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
-    // Without a meta.pkl nothing says how many ids there are; one beyond the model is found as it is read.
-    let needed = if dataset.has_meta() { u64::from(dataset.vocab_size()) } else { 0 };
+fn model(run: &RunSettings, ids: Ids, checkpoint: Option<&Checkpoint>) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
+    let needed = if ids.is_known { ids.count } else { 0 };
     let enough = |gpt: GptConfig| match gpt.vocab_size() {
         model if model < needed => Err(Error::Vocabulary { model, data: needed, dataset: run.dataset.clone() }),
         _ => Ok(gpt),
@@ -159,7 +220,7 @@ fn model(
             Ok((enough(found.config)?, Some(found.params)))
         }
         InitFrom::Scratch | InitFrom::Resume => {
-            let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { u64::from(dataset.vocab_size()) };
+            let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { ids.count };
             Ok((enough(GptConfig::new(GptShape { vocab_size, ..run.shape })?)?, None))
         }
     }
