@@ -57,6 +57,12 @@ pub fn data(option: Option<&Path>) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
+/// The folder that every program of this user sees while the user is logged in, with `headroom` in it: `XDG_RUNTIME_DIR`'s;
+/// none where the system has none, as for a service of the whole machine. It may be missing.
+pub fn runtime() -> Option<PathBuf> {
+    Some(etcetera::choose_base_strategy().ok()?.runtime_dir()?.join("headroom"))
+}
+
 /// How files are made, where they are missing, that only their owner reads. A link is not followed: an administrator who
 /// works in the folder of another user would open, or give away, whatever that user's link leads to.
 pub fn private_file() -> OpenOptions {

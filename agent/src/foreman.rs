@@ -5,6 +5,7 @@
 //! starts anew goes on where the one before was. [`yard`] starts what waits; a device has one process at a time.
 
 mod allowed;
+mod check;
 mod error;
 pub mod place;
 pub mod saved;
@@ -43,6 +44,7 @@ use crate::{
     watch::new_id,
 };
 use allowed::{Allowed, Config};
+use check::{New, check};
 pub use error::{Error, Named};
 pub use yard::Yard;
 
@@ -131,19 +133,24 @@ impl Foreman {
     /// Takes an order: its run is the queue's last.
     ///
     /// # Errors
-    /// Nothing may be started, a name is not among those that are allowed, so many wait already, or its folder or
-    /// history cannot be written.
+    /// Nothing may be started, a name is not among those that are allowed, the trainer would not take the config, so many
+    /// wait already, or its folder or history cannot be written.
     pub fn order(&self, order: Order) -> Result<Run, Error> {
         let inner = &self.0;
         let allowed = inner.allowed().map_err(Error::Unavailable)?;
         let (config, order) = inner.resolved(allowed, order)?;
         let id = new_id();
         let folder = place::of_run(allowed.root(), &id);
+        let command = inner.words(allowed, &folder, &order, false)?;
+        let dataset = order.dataset.as_deref().and_then(|name| allowed.dataset(name));
+        let new = New { config: &config, words: &command, dataset: dataset.as_deref(), root: allowed.root() };
+        let config_notes = check(new)?;
         let run = Run {
             name: order.name.clone().unwrap_or_default(),
             started_ms: now_ms(),
             status: RunStatus::Queued,
-            command: inner.words(allowed, &folder, &order, false)?,
+            command,
+            config_notes,
             config: Some(config.text.clone()),
             max_iters: config.max_iters,
             order: Some(order),

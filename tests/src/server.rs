@@ -37,7 +37,8 @@ impl Server {
     pub fn start_with(headroom: &Path, prepare: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(headroom);
-        command.env("HEADROOM_DATA_DIR", folder.path());
+        // Its devices are its own too, whoever else of this user trains.
+        command.env("HEADROOM_DATA_DIR", folder.path()).env("XDG_RUNTIME_DIR", folder.path());
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::piped());
         prepare(&mut command);
         let mut process = command.stderr(Stdio::null()).spawn().expect("headroom runs");

@@ -159,8 +159,8 @@ fn over(run: &str, on: Vec<Alert>) -> Vec<Raised> {
 fn has_failed(status: RunStatus) -> bool {
     const ASKED: [i32; 3] = [1, 2, 15];
     // Whoever ends what is left of a run that ran out of memory ends one that had failed.
-    if status.cause().is_some() {
-        return true;
+    if let Some(cause) = status.cause() {
+        return !cause.is_wish();
     }
     match status {
         RunStatus::Exited { code, .. } => code != 0 && !ASKED.contains(&(code - 128)),

@@ -215,6 +215,9 @@ fn a_run_that_fails_is_told_and_one_that_somebody_stopped_is_not() {
         let what = What::Alert { alert: Alert::RunFailed, gpu: None, value, status: Some(status) };
         assert_eq!(alerts.event(&ended(status)), [Raised { run: Some("r".to_owned()), what }], "{status:?}");
     }
+    for status in [RunStatus::stopped(), RunStatus::unqueued()] {
+        assert_eq!(alerts.event(&ended(status)), [], "{status:?}");
+    }
     assert_eq!(alerts.set(&[]).len(), 1, "it is on until then");
     alerts.set(&[Alert::RunFailed]);
     let asked = [exited(0), exited(130), exited(143), killed(1), killed(2), killed(15)];

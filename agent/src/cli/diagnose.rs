@@ -21,6 +21,7 @@ use super::{
     print,
     style::{Ink, Style},
 };
+use crate::train::keys::stops_nanogpt;
 
 /// The longest text that is read; both ends of a longer one than 5 MB are looked at.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
@@ -57,7 +58,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     // A config that was given and cannot be meant is told before anything is made of it; one in the text may be half there.
     if let Some(resolved) = diagnosis.resolved.as_ref().filter(|_| !sources.is_empty()) {
         let problems = plan::problems(resolved);
-        if resolved.request.is_none() || problems.iter().any(plan::stops_nanogpt) {
+        if resolved.request.is_none() || problems.iter().any(stops_nanogpt) {
             let errors = plan::findings(resolved, |severity| severity == Severity::Error);
             print::note(&(plan::said(&problems, &resolved.settings) + &errors));
             return Ok(Exit::Usage);

@@ -28,7 +28,7 @@ use super::{
     print,
     style::Style,
 };
-use crate::utf8::NotText;
+use crate::{train::keys::stops_nanogpt, utf8::NotText};
 pub use options::help;
 use options::{EVAL_BATCH_SIZE, FLAGS, Given, Request, take_word};
 
@@ -165,11 +165,6 @@ pub fn problems(resolved: &Resolved) -> Vec<Problem> {
         }
     }
     problems
-}
-
-/// Whether nanoGPT would stop at an argument. In a file the rest is still of use, and what was used instead is said.
-pub fn stops_nanogpt(problem: &Problem) -> bool {
-    problem.severity == Severity::Error && problem.line == 0
 }
 
 /// Problems with their hints, a line each.

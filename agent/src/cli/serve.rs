@@ -185,6 +185,9 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let assets = Assets::embedded();
     let greeting = Greeting { address, has_page: assets.has_page(), n_files };
     greet(&greeting, &hosts, &access)?;
+    if let Some(why) = rig.foreman.training().unavailable.filter(|_| request.train.is_some()) {
+        print::note(&format!("no training can be started: {why}\n"));
+    }
     let following = access.clone().follow_aside().map_err(Error::Start)?;
     let asked: (Arc<dyn Archive>, Arc<dyn Orders>) = (Arc::new(rig.store.clone()), Arc::new(rig.foreman.clone()));
     let state = State::new(assets, hosts, access, rig.hub.clone(), asked, (name, session));

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::train::{
     checkpoint::{State, Store},
-    run::{Ending, Event, Run},
+    run::{Ending, Event, Run, STOPPED},
     stop,
 };
 pub use error::Error;
@@ -104,7 +104,7 @@ impl Start {
             Ending::Done => print::note(&report::done(&self.run)),
             Ending::Saved => {
                 let command = report::resume_command(&request.given, &self.run.out_dir);
-                print::note(&format!("\nStopped and saved. Go on with:\n  {command}\n"));
+                print::note(&format!("\n{STOPPED} Go on with:\n  {command}\n"));
             }
             Ending::NotSaved => print::note("\nStopped; the last checkpoint is kept.\n"),
         }

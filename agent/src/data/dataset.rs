@@ -142,7 +142,10 @@ impl DatasetError {
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NotFound { name, .. } => text::try_prepare(format!("{DATA}/{name}")).to_string(),
+            Self::NotFound { name, .. } => {
+                // A folder that is named whole is below no other.
+                text::try_prepare(Path::new(DATA).join(name).display().to_string()).to_string()
+            }
             Self::OddLength { .. } => "was it copied in full?".to_owned(),
             Self::TooShort { .. } => "--block_size= takes a smaller one".to_owned(),
             Self::BeyondVocab { .. } => {

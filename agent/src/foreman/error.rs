@@ -56,6 +56,14 @@ pub enum Error {
         /// How many.
         chars_max: usize,
     },
+    /// A config that the trainer would not take.
+    #[error("No run was started: with {config} training would stop. {why}")]
+    Config {
+        /// Its name.
+        config: String,
+        /// Each reason with its place.
+        why: String,
+    },
     /// A run's folder.
     #[error("{}", text::run_folder_unusable(folder.display().to_string(), error.to_string()))]
     Folder {

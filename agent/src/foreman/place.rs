@@ -93,9 +93,20 @@ pub struct Taken(pub File);
 /// # Errors
 /// The system has no such file.
 pub fn take(data_folder: &Path, device: &str) -> io::Result<Option<Taken>> {
+    take_in(&locks(data_folder)?, device)
+}
+
+/// Where the locks of devices lie: where every agent of this user looks, whatever its data folder. Without such a place an
+/// agent knows of its own runs alone, and so it does of other users'.
+fn locks(data_folder: &Path) -> io::Result<PathBuf> {
+    let shared = folders::runtime().filter(|folder| folders::make(folder).is_ok());
+    shared.map_or_else(|| folder(data_folder), Ok)
+}
+
+fn take_in(locks: &Path, device: &str) -> io::Result<Option<Taken>> {
     // `cuda:0` would name a stream of a file on Windows.
     let name: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let path = folder(data_folder)?.join(format!("{name}.lock"));
+    let path = locks.join(format!("{name}.lock"));
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(Taken(file))),
@@ -113,11 +124,11 @@ mod tests {
     #[test]
     fn a_device_is_one_process_s() {
         let folder = tempfile::tempdir().expect("a folder");
-        let first = take(folder.path(), "cuda:0").expect("a file").expect("it is free");
-        assert!(take(folder.path(), "cuda:0").expect("a file").is_none());
-        assert!(take(folder.path(), "cuda:1").expect("a file").is_some(), "another one");
+        let first = take_in(folder.path(), "cuda:0").expect("a file").expect("it is free");
+        assert!(take_in(folder.path(), "cuda:0").expect("a file").is_none());
+        assert!(take_in(folder.path(), "cuda:1").expect("a file").is_some(), "another one");
         drop(first);
-        assert!(take(folder.path(), "cuda:0").expect("a file").is_some());
+        assert!(take_in(folder.path(), "cuda:0").expect("a file").is_some());
     }
 
     #[test]

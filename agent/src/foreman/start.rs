@@ -34,8 +34,8 @@ impl Inner {
         if goes_on {
             words.push("--init_from=resume".to_owned());
         } else {
+            // What it starts from is the config's to say.
             words.push(text(&folder.join(place::CONFIG))?);
-            words.push("--init_from=scratch".to_owned());
         }
         let dataset = order.dataset.as_deref().unwrap_or(BUILTIN);
         let dataset = match allowed.dataset(dataset) {

@@ -23,11 +23,12 @@ impl Place {
             fs::create_dir_all(folder.path().join(path)).expect("a folder");
         }
         for half in ["train.bin", "val.bin"] {
-            fs::write(folder.path().join("train/data/fox").join(half), [0; 8]).expect("a file");
+            fs::write(folder.path().join("train/data/fox").join(half), [0; 4096]).expect("a file");
         }
         let config = |path: &str, text: &str| fs::write(folder.path().join(path), text).expect("a config");
         config("train/config/fox.py", "dataset = 'fox'\nmax_iters = 7\n");
         config("train/config/other.py", "dataset = 'openwebtext'\n");
+
         config("outside/secret.py", "dataset = 'fox'\n");
         let data = folder.path().join("data");
         let store = Store::open(&data, Keep::default(), |_| {}).expect("a thread");
@@ -128,6 +129,46 @@ fn nothing_else_can_be_named() {
 }
 
 #[test]
+fn what_the_trainer_would_not_take_is_refused_with_its_place() {
+    let place = Place::new();
+    let path = place.folder.path().join("train/config/new.py");
+    let secret = place.folder.path().join("outside/secret.py").display().to_string();
+    for (line, says) in [
+        ("init_from = 'gone.safetensors'", "there are no weights \"gone.safetensors\""),
+        (&*format!("init_from = {secret:?}"), "secret.py"),
+        ("init_from = ''", "there are no weights"),
+        ("init_from = 'resume'", "no checkpoint to go on from"),
+        ("n_layer = = 3", "`=` is not expected here"),
+        ("block_size = 'long'", "block_size is 'long'"),
+        ("n_head = 5", "n_head"),
+        ("batch_size = 0", "batch_size is 0"),
+        ("beta1 = 1.5", "beta1 is 1.5"),
+        ("block_size = 4096", "2048 tokens are too few"),
+    ] {
+        fs::write(&path, format!("dataset = 'fox'\n{line}\n")).expect("a config");
+        let refused = place.foreman.order(of("new.py")).expect_err(line);
+        let why = refused.to_string();
+        assert!(matches!(refused, Error::Config { .. }) && why.contains("new.py:2:") && why.contains(says), "{why}");
+    }
+    assert_eq!(place.folders(), 0, "nothing was made of any");
+}
+
+#[test]
+fn lines_that_the_trainer_does_without_are_said_with_the_run() {
+    let place = Place::new();
+    let path = place.folder.path().join("train/config/new.py");
+    fs::write(&path, "import os\ndataset = 'fox'\nforks_key = 3\nseed = 7\n").expect("a config");
+    let run = place.order(&of("new.py")).expect("it can be trained");
+    assert_eq!(run.config_notes.len(), 2, "{:?}", run.config_notes);
+    assert!(run.config_notes[0].starts_with("new.py:1:1: `import`"), "{:?}", run.config_notes);
+    assert!(run.config_notes[1].starts_with("new.py:3:1: forks_key"), "{:?}", run.config_notes);
+    let queued = place.store.archive().queued().expect("a queue").remove(0);
+    assert_eq!(queued.config_notes, run.config_notes, "history has them");
+    let run = place.order(&of("fox.py")).expect("it can be trained");
+    assert!(run.config_notes.is_empty() && run.command.iter().all(|word| !word.contains("init_from")), "{run:?}");
+}
+
+#[test]
 fn a_queue_has_its_bound_and_what_is_refused_leaves_nothing() {
     let place = Place::new();
     for _ in 0..QUEUED_MAX {
@@ -137,7 +178,7 @@ fn a_queue_has_its_bound_and_what_is_refused_leaves_nothing() {
     assert!(matches!(full, Error::Store(store::Error::QueueFull(QUEUED_MAX))), "{full}");
     assert_eq!(place.folders() as u64, QUEUED_MAX);
     let first = place.store.archive().queued().expect("a queue").remove(0);
-    assert_eq!(place.foreman.stop(&first.id).expect("it waits").status, RunStatus::killed(15));
+    assert_eq!(place.foreman.stop(&first.id).expect("it waits").status, RunStatus::unqueued());
     place.order(&of("fox.py")).expect("there is room again");
     place.store.delete_run(&first.id).expect("it ended");
     place.foreman.deleted(&first).expect("its folder goes");

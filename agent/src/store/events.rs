@@ -16,8 +16,10 @@ use super::{
 use crate::platform::Process;
 
 /// Events that are looked at for the newest that have a line: of those that have none and are not iterations, such as
-/// evaluations, a run has a few a minute.
-const NEWEST_LOOKED_AT_MAX: u64 = 2000;
+/// evaluations, a small model makes two a second, which is as many in a day.
+const NEWEST_LOOKED_AT_MAX: u64 = 200_000;
+/// How events begin of which a run has many and none has a line: passed over before they are read.
+const WITHOUT_LINE: [&str; 3] = ["{\"kind\":\"run_evaluation\"", "{\"kind\":\"run_saved\"", "{\"kind\":\"run_memory\""];
 
 /// A batch of events on its way into the file.
 #[derive(Debug)]
@@ -251,13 +253,17 @@ pub fn newest(connection: &Connection, up_to: u64, after_ms: u64, n_max: usize) 
         "SELECT id, time_ms, run, what FROM events WHERE substr(what, 1, 23) <> '{\"kind\":\"run_iteration\"' \
          AND id <= ?1 ORDER BY id DESC LIMIT ?2",
     )?;
-    let read = select.query_map((to_sql(up_to), to_sql(NEWEST_LOOKED_AT_MAX)), event)?;
+    let mut rows = select.query((to_sql(up_to), to_sql(NEWEST_LOOKED_AT_MAX)))?;
     let mut newest = Vec::new();
-    for event in read {
-        let event = event?;
-        if event.time_ms <= after_ms || newest.len() >= n_max {
+    while let Some(row) = rows.next()? {
+        if from_sql(row.get(1)?) <= after_ms || newest.len() >= n_max {
             break;
         }
+        let what = row.get_ref(3)?.as_str()?;
+        if WITHOUT_LINE.iter().any(|kind| what.starts_with(kind)) {
+            continue;
+        }
+        let event = event(row)?;
         if event.what.has_line() {
             newest.push(event);
         }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use error::{CheckpointError, Part};
-pub use format::{load, load_weights};
+pub use format::{load, load_meta, load_weights};
 pub use store::{Store, Written};
 
 /// The checkpoint's name in its folder.

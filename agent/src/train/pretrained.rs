@@ -120,6 +120,27 @@ impl Pretrained {
         })
     }
 
+    /// The shape of what [`Self::load`] reads, by its header and the `config.json` beside it.
+    ///
+    /// # Errors
+    /// As [`Self::load`], as far as no tensor is read.
+    pub fn shape(path: &Path) -> Result<GptConfig, PretrainedError> {
+        let path = weights_file(path)?;
+        let unread = |error: io::Error| PretrainedError::Read { error, path: path.clone() };
+        let broken = |error: LoadError| PretrainedError::Load { error: Box::new(error), path: path.clone() };
+        // A pipe would hold its reader.
+        if !path.metadata().map_err(unread)?.is_file() {
+            return Err(PretrainedError::NoWeights { dir: path.clone() });
+        }
+        let header = read_header(&mut File::open(&path).map_err(unread)?).map_err(broken)?;
+        let metadata = header.metadata();
+        if metadata.contains_key(keys::HEADROOM) && metadata.contains_key(keys::STATE) {
+            return Ok(checkpoint::load_meta(&path)?.gpt);
+        }
+        let catalogue = Catalogue::new(&header, &hints_beside(&path)?).map_err(|error| broken(error.into()))?;
+        Ok(*catalogue.config())
+    }
+
     /// The same model for shorter sequences, as nanoGPT's `crop_block_size` makes it, and with another dropout. One of
     /// fewer tokens a sequence than asked for keeps its own number.
     ///

@@ -131,6 +131,18 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
+    /// The key that it is about.
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::Shape(error) => error.key(),
+            Self::Count { key, .. } | Self::Number { key, .. } => key,
+            Self::Device { .. } => "device",
+            Self::Precision { .. } => "dtype",
+            Self::Seed => SEED,
+        }
+    }
+
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {

@@ -122,6 +122,8 @@ pub struct Journal {
     has_figures: bool,
     stalled: bool,
     saved: bool,
+    /// The newest iteration whose checkpoint could not be saved.
+    not_saved: Option<u64>,
 }
 
 impl Journal {
@@ -148,6 +150,7 @@ impl Journal {
             has_figures: false,
             stalled: false,
             saved: false,
+            not_saved: None,
         }
     }
 
@@ -192,6 +195,8 @@ impl Journal {
         self.memory();
         let (out_of_memory, cause) = self.fate(ending, now);
         let status = match ending {
+            // It ends by itself, and not as one that is done.
+            Ending::Exited(0) if self.builtin.is && builtin::says_stopped(&self.tail.take()) => RunStatus::stopped(),
             Ending::Exited(code) => RunStatus::exited(code),
             Ending::Killed(signal) => RunStatus::killed(signal),
         };
@@ -218,9 +223,31 @@ impl Journal {
             matched.evaluation.into_iter().for_each(|at| self.printed(Printed::Evaluation(at), now));
             return;
         }
+        if self.builtin.is
+            && let Some((iter, why)) = builtin::not_saved(line)
+        {
+            self.not_saved(iter, why, now);
+            return;
+        }
         let mut said = vec![];
         reader.line(line, &mut |printed| said.push(printed));
         said.into_iter().for_each(|printed| self.printed(printed, now));
+    }
+
+    /// Says that a checkpoint was not saved, and what is left.
+    fn not_saved(&mut self, iter: u64, why: &str, now: Duration) {
+        self.figures(now);
+        // Both streams have the line.
+        if self.not_saved.replace(iter) == Some(iter) {
+            return;
+        }
+        let before = match self.settings.out.as_deref().and_then(saved::read) {
+            Some(before) => format!("The one of iteration {} is whole.", before.iter),
+            None => "There is none before it.".to_owned(),
+        };
+        self.tell_untold(now);
+        let message = format!("The checkpoint of iteration {iter} was not saved: {why}. {before}");
+        self.append(What::RunNotSaved { iter, message });
     }
 
     fn printed(&mut self, printed: Printed, now: Duration) {
@@ -283,11 +310,11 @@ impl Journal {
                 self.figures(now);
                 self.saved = true;
                 self.tell_untold(now);
-                self.append(What::RunCheckpoint { folder });
-                // It is printed once the file is in its place.
-                if let Some(checkpoint) = self.settings.out.as_deref().and_then(saved::read) {
-                    self.append(What::RunSaved { checkpoint });
-                }
+                // It is printed once the file is in its place. One line of what happened for each would soon be all of it.
+                self.append(match self.settings.out.as_deref().and_then(saved::read) {
+                    Some(checkpoint) => What::RunSaved { checkpoint },
+                    None => What::RunCheckpoint { folder },
+                });
                 return;
             }
         };

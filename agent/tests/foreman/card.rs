@@ -10,7 +10,7 @@ use headroom_fake_nvml::{Course, Process, Stage};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Agent, DEADLINE, Owner, has_ended, is, is_saved, out};
+use crate::{Agent, DEADLINE, Owner, has_ended, is, is_saved, out, was_stopped};
 
 /// A model with heads that the kernels take.
 const MODEL: &str = "dataset = 'fox'\nn_layer = 1\nn_head = 2\nblock_size = 8\ndropout = 0.0\n\
@@ -111,7 +111,7 @@ fn a_card_that_faults_takes_its_run_along_and_nobody_else() {
     agent.json("POST", &format!("/api/runs/{first}/resume"), &Value::Null, 202);
     agent.comes(&first, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > saved);
     agent.stop(&first);
-    agent.comes(&first, "stopped", has_ended(0));
+    agent.comes(&first, "stopped", was_stopped);
 }
 
 #[test]

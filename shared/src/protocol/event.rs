@@ -69,6 +69,13 @@ pub enum What {
         /// Which.
         checkpoint: Checkpoint,
     },
+    /// A checkpoint could not be saved; the run goes on.
+    RunNotSaved {
+        /// Iterations that were done.
+        iter: u64,
+        /// What the system says, and what is left: a sentence or several, in English.
+        message: String,
+    },
     /// The agent goes on with it where its checkpoint is, or starts it when its turn has come.
     RunResumed {
         /// The command's process.

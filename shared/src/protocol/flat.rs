@@ -35,6 +35,7 @@ enum Kind {
     RunEvaluation,
     RunCheckpoint,
     RunSaved,
+    RunNotSaved,
     RunResumed,
     RunStopping,
     RunMemory,
@@ -133,6 +134,9 @@ impl TryFrom<FlatWhat> for What {
             }),
             Kind::RunCheckpoint => Self::RunCheckpoint { folder: needed(flat.folder, "folder")? },
             Kind::RunSaved => Self::RunSaved { checkpoint: needed(flat.checkpoint, "checkpoint")? },
+            Kind::RunNotSaved => {
+                Self::RunNotSaved { iter: needed(flat.iter, "iter")?, message: needed(flat.message, "message")? }
+            }
             Kind::RunResumed => Self::RunResumed { pid: flat.pid },
             Kind::RunStopping => Self::RunStopping,
             Kind::RunMemory => Self::RunMemory { gpu: needed(gpu, "gpu")?, bytes: needed(flat.bytes, "bytes")? },

@@ -29,6 +29,9 @@ pub struct Run {
     /// What it printed of its config, or the config itself: a text that the calculator reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
+    /// Lines of that config that its trainer does without, with their places: a sentence each, in English.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_notes: Vec<String>,
     /// Process of the command; its children count too.
     pub pid: Option<u32>,
     /// Cards that it was seen on: their UUIDs.
@@ -67,7 +70,8 @@ pub struct Run {
     /// What that message means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
-    /// Why it ended, as far as somebody knows: a sentence or several, in English.
+    /// Why it ended, as far as somebody knows, or that its newest checkpoint could not be saved: a sentence or several, in
+    /// English.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
     /// What the agent started it with, where it is the agent's.

@@ -120,7 +120,14 @@ pub fn sheet(run: &Run, settings: &Settings, now_ms: u64, style: &Style) -> Stri
     for (name, value) in facts {
         text.push_str(&format!("{name:width$}  {value}\n"));
     }
-    for (heading, block) in [("out of memory", &run.oom), ("why it ended", &run.explanation), ("config", &run.config)] {
+    let notes = (!run.config_notes.is_empty()).then(|| run.config_notes.join("\n"));
+    let blocks = [
+        ("out of memory", &run.oom),
+        ("why it ended", &run.explanation),
+        ("config, as it was read", &notes),
+        ("config", &run.config),
+    ];
+    for (heading, block) in blocks {
         if let Some(block) = block {
             text.push_str(&format!("\n{}\n", style.paint(Ink::Heading, heading)));
             for line in block.lines() {
@@ -150,6 +157,8 @@ fn status(run: &Run) -> String {
         Some(Cause::OutOfGpuMemory) => return "ran out of GPU memory".to_owned(),
         Some(Cause::OutOfHostMemory) => return "killed, host memory".to_owned(),
         Some(Cause::CardError) => return "failed, GPU error".to_owned(),
+        Some(Cause::Stopped) => return "stopped".to_owned(),
+        Some(Cause::Unqueued) => return "taken from queue".to_owned(),
         Some(Cause::Other) | None => {}
     }
     match run.status {

@@ -13,7 +13,7 @@ use crate::{
     cli::plan,
     data::{dataset::DatasetError, prepare},
     train::{
-        card::CardError, checkpoint::CheckpointError, pretrained::PretrainedError, run::RunError,
+        card::CardError, checkpoint::CheckpointError, model::ModelError, pretrained::PretrainedError, run::RunError,
         settings::SettingsError,
     },
 };
@@ -27,37 +27,24 @@ pub enum Error {
     /// A value no run can have.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// What a checkpoint's or the data's vocabulary makes of the shape.
+    /// What a checkpoint makes of the shape.
     #[error(transparent)]
     Shape(#[from] GptConfigError),
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// The data.
     #[error(transparent)]
     Data(#[from] DatasetError),
     /// The built-in data.
     #[error(transparent)]
     Prepare(#[from] prepare::Error),
-    /// A vocabulary that the data leave.
-    #[error("{}", text::other_vocabulary(*model, dataset.as_str(), *data))]
-    Vocabulary {
-        /// The model's.
-        model: u64,
-        /// The data's.
-        data: u64,
-        /// Its name.
-        dataset: String,
-    },
     /// A checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// Weights.
     #[error(transparent)]
     Weights(#[from] PretrainedError),
-    /// Weights that are named and not here.
-    #[error("there are no weights {name:?} on this machine")]
-    NoWeights {
-        /// As given.
-        name: String,
-    },
     /// A model beyond any machine.
     #[error(transparent)]
     Tensor(#[from] TensorTooLarge),
@@ -92,18 +79,13 @@ impl Error {
         match self {
             Self::Config(error) => error.hint(),
             Self::Settings(error) => error.hint(),
+            Self::Model(error) => error.hint(),
             Self::Data(error) => error.hint(),
             Self::Prepare(error) => error.hint(),
             Self::Checkpoint(error) => error.hint(),
             Self::Weights(error) => error.hint(),
             Self::Card(error) => error.hint(),
             Self::Run(error) => error.hint(),
-            Self::Vocabulary { .. } => Some("name the data set that the model was trained on, or leave --vocab_size out".to_owned()),
-            Self::NoWeights { .. } => Some(
-                "--init_from= takes a safetensors file, its folder, scratch, resume, or gpt2, gpt2-medium, gpt2-large or \
-                 gpt2-xl once a tool of Hugging Face has downloaded it"
-                    .to_owned(),
-            ),
             Self::DoesNotFit { .. } => Some(format!("{}; {}", text::TRY_SMALLER_BATCH, text::TRY_PLAN)),
             Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Training(_) | Self::Signal(_) => None,
         }
@@ -111,6 +93,9 @@ impl Error {
 
     /// Whether what was asked for can be meant at all.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Settings(_) | Self::Shape(_) | Self::Tensor(_))
+        matches!(
+            self,
+            Self::Config(_) | Self::Settings(_) | Self::Shape(_) | Self::Model(ModelError::Shape(_)) | Self::Tensor(_)
+        )
     }
 }

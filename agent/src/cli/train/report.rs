@@ -11,7 +11,7 @@ use crate::{
     data::dataset::{Dataset, Split},
     train::{
         pretrained::Pretrained,
-        run::{Event, Step},
+        run::{Event, NOT_SAVED, Step},
         settings::RunSettings,
     },
 };
@@ -67,7 +67,7 @@ pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
             )
         }
         Event::Saved { .. } => format!("saving checkpoint to {}\n", run.out_dir.display()),
-        Event::NotSaved { why, .. } => format!("checkpoint not saved: {why}\n"),
+        Event::NotSaved { iter, why } => format!("{NOT_SAVED}{iter}: {why}\n"),
     }
 }
 

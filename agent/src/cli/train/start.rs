@@ -4,18 +4,13 @@ use std::path::{Path, PathBuf};
 
 use headroom_shared::{
     gpt::{GptConfig, GptShape},
-    nanogpt::{Problem, Settings, Source, read},
-    text,
+    nanogpt::{Settings, Source, read},
     tokenizer::CharTokenizer,
 };
 
 use super::{Error, engine::Engine, options::Request, report};
 use crate::{
-    cli::{
-        data,
-        plan::{self, said},
-        print,
-    },
+    cli::{data, plan::said, print},
     data::{
         BUILTIN, corpus,
         dataset::{self, Dataset},
@@ -24,8 +19,10 @@ use crate::{
     train::{
         STORIES,
         checkpoint::{self, Checkpoint},
+        keys::Keys,
+        model::{self, Ids},
         pretrained::Pretrained,
-        settings::{InitFrom, RunSettings, SEED},
+        settings::{InitFrom, RunSettings},
     },
 };
 
@@ -50,13 +47,6 @@ pub struct Start {
     pub weights: Option<Vec<f32>>,
 }
 
-/// A run as its keys say it, and what it goes on from.
-struct Keys {
-    settings: Settings,
-    run: RunSettings,
-    checkpoint: Option<Checkpoint>,
-}
-
 /// A run that is planned and not trained: its data may be elsewhere.
 pub struct Planned {
     /// What its keys say.
@@ -73,7 +63,8 @@ impl Planned {
     /// # Errors
     /// Anything that a plan needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let Some(Keys { run, checkpoint, .. }) = keys(given)? else { return Ok(None) };
+        let Some((Keys { run, .. }, checkpoint)) = keys(given)? else { return Ok(None) };
+        let run = run?;
         let ids = match dataset::resolve(&run.dataset, Path::new(".")) {
             Ok(folder) => Ids::of(&Dataset::open(&folder)?),
             Err(_) if run.dataset == BUILTIN => {
@@ -89,7 +80,7 @@ impl Planned {
                 Ids { count, is_known: false }
             }
         };
-        let (gpt, _) = model(&run, ids, checkpoint.as_ref())?;
+        let (gpt, _) = model_of(&run, ids, checkpoint.as_ref())?;
         let engine = Engine::of(request, &run, &gpt)?;
         Ok(Some(Self { run, gpt, engine }))
     }
@@ -101,47 +92,28 @@ impl Start {
     /// # Errors
     /// Anything that a run needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let Some(Keys { settings, run, checkpoint }) = keys(given)? else { return Ok(None) };
+        let Some((Keys { settings, run }, checkpoint)) = keys(given)? else { return Ok(None) };
+        let run = run?;
         let dataset = open(&run.dataset)?;
-        let (gpt, weights) = model(&run, Ids::of(&dataset), checkpoint.as_ref())?;
+        let (gpt, weights) = model_of(&run, Ids::of(&dataset), checkpoint.as_ref())?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights }))
     }
 }
 
-/// Reads what was given; none where it cannot be meant, which was said.
-fn keys(given: Vec<Source>) -> Result<Option<Keys>, Error> {
-    let mut settings = with_builtin(&given);
-    let mut run = RunSettings::read(&mut settings);
+/// Reads what was given, and the checkpoint that it goes on from; none where it cannot be meant, which was said.
+fn keys(given: Vec<Source>) -> Result<Option<(Keys, Option<Checkpoint>)>, Error> {
+    let mut keys = Keys::of(with_builtin(&given));
     let mut checkpoint = None;
-    if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &run
-        && !settings.problems.as_slice().iter().any(stops)
+    if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &keys.run
+        && !keys.stops()
     {
         let found = checkpoint::load(out_dir)?;
-        settings = with_checkpoint(&found, given);
-        run = RunSettings::read(&mut settings);
+        keys = Keys::of(with_checkpoint(&found, given));
         checkpoint = Some(found);
     }
-    if report_problems(&settings) {
-        return Ok(None);
-    }
-    Ok(Some(Keys { settings, run: run?, checkpoint }))
-}
-
-/// The token ids of a data set.
-#[derive(Clone, Copy)]
-struct Ids {
-    /// All are below this.
-    count: u64,
-    /// Whether the data say so; else one beyond the model is found as it is read.
-    is_known: bool,
-}
-
-impl Ids {
-    fn of(dataset: &Dataset) -> Self {
-        Self { count: u64::from(dataset.vocab_size()), is_known: dataset.has_meta() }
-    }
+    Ok((!report_problems(&keys)).then_some((keys, checkpoint)))
 }
 
 /// What was given, after the built-in config where no run of one's own is asked for.
@@ -173,20 +145,9 @@ fn with_checkpoint(checkpoint: &Checkpoint, given: Vec<Source>) -> Settings {
 }
 
 /// Says what is wrong with the config; whether nothing can be made of it.
-fn report_problems(settings: &Settings) -> bool {
-    let mut problems: Vec<Problem> = settings.problems.as_slice().to_vec();
-    problems.retain(|problem| !is_of_seed(problem));
-    print::note(&said(&problems, settings));
-    problems.iter().any(stops)
-}
-
-/// The seed is a key of ours, though no setting of nanoGPT.
-fn is_of_seed(problem: &Problem) -> bool {
-    [text::unknown_key(SEED), text::not_a_setting(SEED)].contains(&problem.message)
-}
-
-fn stops(problem: &Problem) -> bool {
-    plan::stops_nanogpt(problem) && !is_of_seed(problem)
+fn report_problems(keys: &Keys) -> bool {
+    print::note(&said(&keys.problems(), &keys.settings));
+    keys.stops()
 }
 
 /// Opens a data set; the built-in one is made where it is missing.
@@ -201,46 +162,23 @@ fn open(name: &str) -> Result<Dataset, Error> {
 }
 
 /// The model's shape, and its weights where they are neither fresh nor a checkpoint's.
-fn model(run: &RunSettings, ids: Ids, checkpoint: Option<&Checkpoint>) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
-    let needed = if ids.is_known { ids.count } else { 0 };
-    let enough = |gpt: GptConfig| match gpt.vocab_size() {
-        model if model < needed => Err(Error::Vocabulary { model, data: needed, dataset: run.dataset.clone() }),
-        _ => Ok(gpt),
-    };
+fn model_of(
+    run: &RunSettings,
+    ids: Ids,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
     if let Some(checkpoint) = checkpoint {
         // The model is the checkpoint's; what it drops is the run's.
         let shape = GptShape { dropout: run.shape.dropout, ..checkpoint.meta.gpt.shape() };
-        return Ok((enough(GptConfig::new(shape)?)?, None));
+        return Ok((model::enough(GptConfig::new(shape)?, run, ids)?, None));
     }
     match &run.init_from {
         InitFrom::Weights(name) => {
-            let path = weights(name).ok_or_else(|| Error::NoWeights { name: name.clone() })?;
+            let path = model::weights(name, Path::new("."))?;
             let found = Pretrained::load(&path)?.fitted(run.shape.block_size, run.shape.dropout)?;
             print::note(&report::weights(&path, &found));
-            Ok((enough(found.config)?, Some(found.params)))
+            Ok((model::enough(found.config, run, ids)?, Some(found.params)))
         }
-        InitFrom::Scratch | InitFrom::Resume => {
-            let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { ids.count };
-            Ok((enough(GptConfig::new(GptShape { vocab_size, ..run.shape })?)?, None))
-        }
+        InitFrom::Scratch | InitFrom::Resume => Ok((model::fresh(run, ids)?, None)),
     }
-}
-
-/// Where weights of that name are: the path itself, or what Hugging Face's tools have downloaded.
-fn weights(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(name);
-    if path.exists() {
-        return Some(path);
-    }
-    if !matches!(name, "gpt2" | "gpt2-medium" | "gpt2-large" | "gpt2-xl") {
-        return None;
-    }
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || variable("HOME").or_else(|| variable("USERPROFILE"));
-    let hub = variable("HF_HUB_CACHE")
-        .or_else(|| Some(variable("HF_HOME")?.join("hub")))
-        .or_else(|| Some(home()?.join(".cache/huggingface/hub")))?;
-    let folders = [format!("models--{name}"), format!("models--openai-community--{name}")];
-    let snapshots = folders.iter().filter_map(|folder| std::fs::read_dir(hub.join(folder).join("snapshots")).ok());
-    snapshots.flatten().flatten().map(|snapshot| snapshot.path()).find(|path| path.join("model.safetensors").exists())
 }

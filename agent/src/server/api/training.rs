@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use headroom_shared::protocol::run::{Order, Run, Training};
+use serde::Deserialize;
 
 use super::{json, query};
 use crate::server::{
@@ -18,6 +19,16 @@ use crate::server::{
     spoken::Spoken,
 };
 
+/// An [`Order`] as it comes from outside: a key that it does not have means something that would not be done.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    config: String,
+    dataset: Option<String>,
+    device: Option<String>,
+    name: Option<String>,
+}
+
 /// `GET /api/training`.
 pub async fn training(Extract(state): Extract<Arc<State>>, spoken: Spoken) -> Result<Json<Training>, Refusal> {
     Ok(Json(spoken.say(asked(&state.orders, Orders::training).await?)))
@@ -25,7 +36,8 @@ pub async fn training(Extract(state): Extract<Arc<State>>, spoken: Spoken) -> Re
 
 /// `POST /api/runs`.
 pub async fn order(Extract(state): Extract<Arc<State>>, spoken: Spoken, request: Request) -> Result<Response, Refusal> {
-    let order: Order = json(request).await?;
+    let Body { config, dataset, device, name } = json(request).await?;
+    let order = Order { config, dataset, device, name };
     let run = asked(&state.orders, move |orders| orders.order(order)).await?;
     let place = HeaderValue::try_from(format!("/api/runs/{}", run.id));
     let mut response = (StatusCode::CREATED, Json(spoken.say(run))).into_response();

@@ -13,9 +13,6 @@ use crate::{
     store::trainings::{self, Training},
 };
 
-/// The signal that a run ends by which never began: the one that asks for an end.
-const SIGTERM: i32 = 15;
-
 /// Whom the wish for an end goes to.
 #[derive(Debug)]
 pub enum Asked {
@@ -86,7 +83,7 @@ impl Archive {
                 return Err(Refused::No(Error::HasEnded(id.to_owned())));
             }
             if training.is_queued {
-                status(transaction, id, RunStatus::killed(SIGTERM), now_ms)?;
+                status(transaction, id, RunStatus::unqueued(), now_ms)?;
                 return Ok(Asked::Waited);
             }
             if training.stopping_ms.is_none() {

@@ -1,6 +1,9 @@
 //! Alerts that are on, and what the owner set: both outlive the agent, and nobody's change is lost.
 
-use headroom_shared::protocol::alert::Alert;
+use headroom_shared::protocol::{
+    alert::Alert,
+    run::{Checkpoint, Evaluation},
+};
 
 use super::*;
 
@@ -110,6 +113,11 @@ fn the_newest_that_happened_is_found_below_any_number_of_iterations() {
     rig.turn_after(1000);
     for n in 0..3000 {
         rig.append(Some("a1"), iteration(n));
+        // As many of each as a small model makes in an hour.
+        rig.append(Some("a1"), What::RunEvaluation(Evaluation { iter: n, train_loss: Some(2.0), val_loss: None }));
+        rig.append(Some("a1"), What::RunSaved { checkpoint: Checkpoint { iter: n, bytes: 7 } });
+        // A turn writes a part of what waits.
+        rig.turn();
     }
     rig.turn_after(1000);
     rig.turn_after(1000);

@@ -135,6 +135,14 @@ pub fn load_weights(path: &Path) -> Result<(Meta, Vec<f32>), CheckpointError> {
     Ok((file.meta, params))
 }
 
+/// Reads what is no tensor.
+///
+/// # Errors
+/// As [`load`]; no tensor is looked at.
+pub fn load_meta(path: &Path) -> Result<Meta, CheckpointError> {
+    Ok(Opened::new(path)?.meta)
+}
+
 /// A checkpoint whose header was read, and is what was written.
 struct Opened {
     path: PathBuf,

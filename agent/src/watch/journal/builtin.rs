@@ -7,7 +7,13 @@ use headroom_shared::{
     protocol::run::PlanSummary,
 };
 
-use crate::{train::shortage::MAY_BE_TAKEN, watch::planned::Card};
+use crate::{
+    train::{
+        run::{NOT_SAVED, STOPPED},
+        shortage::MAY_BE_TAKEN,
+    },
+    watch::planned::Card,
+};
 
 /// What a plan calls the one phase that such a run has.
 const PHASE: &str = "training";
@@ -88,6 +94,18 @@ pub fn says_too_little(words: &str) -> bool {
     words.contains(MAY_BE_TAKEN)
 }
 
+/// Whether it said that it was stopped, and saved.
+pub fn says_stopped(tail: &str) -> bool {
+    tail.lines().any(|line| line.starts_with(STOPPED))
+}
+
+/// The iteration of a checkpoint that could not be saved, and why, where a line says that.
+pub fn not_saved(line: &str) -> Option<(u64, &str)> {
+    let (iter, why) = line.strip_prefix(NOT_SAVED)?.split_once(": ")?;
+    let shown = why.char_indices().nth(LAST_WORD_CHARS_MAX).map_or(why, |(end, _)| &why[..end]);
+    Some((iter.parse().ok()?, shown.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +121,15 @@ mod tests {
         assert_eq!(builtin.plan(Some(&card)), None);
         let mut on_cpu = Builtin { is: true, is_on_cpu: true, bytes: Some(7), ..Builtin::default() };
         assert_eq!(on_cpu.plan(None).map(|plan| (plan.card, plan.peak_bytes)), Some(("CPU".to_owned(), 7)));
+    }
+
+    #[test]
+    fn what_is_not_saved_says_which_and_why() {
+        let line = format!("{NOT_SAVED}100: no space left on device; make room");
+        assert_eq!(not_saved(&line), Some((100, "no space left on device; make room")));
+        assert_eq!(not_saved(&format!("{NOT_SAVED}x: y")), None);
+        assert_eq!(not_saved("saving checkpoint to out"), None);
+        assert!(says_stopped(&format!("iter 3\n{STOPPED} Go on with:\n")) && !says_stopped("iter 3\nDone.\n"));
     }
 
     #[test]

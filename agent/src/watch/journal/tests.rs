@@ -102,6 +102,32 @@ fn a_recorded_run_is_told_whole() {
 }
 
 #[test]
+fn a_run_of_ours_that_was_stopped_is_not_called_done() {
+    for (said, status) in [("Stopped and saved. Go on with:", RunStatus::stopped()), ("Done.", RunStatus::exited(0))] {
+        let (mut journal, kept, _) = journal(settings("headroom train"));
+        print(&mut journal, &format!("iter 1: loss 1.0, time 1.00ms\n\n{said}\n"), SECOND);
+        journal.end(Ending::Exited(0), SECOND * 2);
+        assert_eq!(kept.statuses(), [status], "{said}");
+    }
+    // Others may print what they like.
+    let (mut journal, kept, _) = journal(settings("python train.py"));
+    print(&mut journal, "Stopped and saved. Go on with:\n", SECOND);
+    journal.end(Ending::Exited(0), SECOND * 2);
+    assert_eq!(kept.statuses(), [RunStatus::exited(0)]);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_saved_is_told_at_once_and_once() {
+    let (mut journal, kept, _) = journal(settings("headroom train"));
+    let line = format!("{}100: no space left on device\n", crate::train::run::NOT_SAVED);
+    // Both streams have it.
+    print(&mut journal, &line, SECOND);
+    journal.bytes(Stream::Err, &Copied { gap: false, bytes: line.into_bytes() }, SECOND);
+    let [What::RunNotSaved { iter: 100, message }] = &*kept.all() else { panic!("{:?}", kept.all()) };
+    assert!(message.contains("no space left on device. There is none before it."), "{message}");
+}
+
+#[test]
 fn a_flood_is_thinned_and_ends_with_the_newest() {
     let (mut journal, kept, _) = journal(settings("python train.py"));
     // Ten seconds of a thousand lines each.

@@ -1,8 +1,8 @@
-//! Why a run failed, where that is more than a number.
+//! Why a run ended, where that is more than a number.
 
 use serde::{Deserialize, Serialize};
 
-/// What a run died of, as far as its watcher knows.
+/// What a run died of, or who ended it, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -12,7 +12,19 @@ pub enum Cause {
     OutOfHostMemory,
     /// The driver reported an error of its card, an Xid.
     CardError,
+    /// Somebody asked for its end: it finished its iteration and saved.
+    Stopped,
+    /// Somebody took it out of the queue: it never began.
+    Unqueued,
     /// A later version's.
     #[serde(other)]
     Other,
+}
+
+impl Cause {
+    /// Whether it is somebody's wish, and no failure.
+    #[must_use]
+    pub const fn is_wish(self) -> bool {
+        matches!(self, Self::Stopped | Self::Unqueued)
+    }
 }

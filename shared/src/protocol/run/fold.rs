@@ -37,12 +37,18 @@ impl Run {
             }
             What::RunOom { message } => self.oom = Some(message.clone()),
             What::RunDiagnosed { diagnosis } => self.diagnosis = Some(diagnosis.clone()),
-            What::RunExplained { message, .. } => self.explanation = Some(message.clone()),
+            What::RunExplained { message, .. } | What::RunNotSaved { message, .. } => {
+                self.explanation = Some(message.clone())
+            }
             What::RunStatus { status, energy_joules } => {
                 self.energy_joules = energy_joules.or(self.energy_joules);
                 self.stand(time_ms, *status);
             }
-            What::RunSaved { checkpoint } => self.checkpoint = Some(*checkpoint),
+            What::RunSaved { checkpoint } => {
+                self.checkpoint = Some(*checkpoint);
+                // What could not be saved before is in this one.
+                self.explanation = None;
+            }
             // The way back from an end, by the queue or at once: the same run, by another process.
             What::RunResumed { pid } => {
                 // What waited has not begun before.
@@ -232,6 +238,14 @@ mod tests {
         run.apply(9000, &What::RunResumed { pid: Some(10) });
         let expected = Run { started_ms: 5000, pid: Some(10), checkpoint: Some(saved), ..begun() };
         assert_eq!(run, expected, "the same run");
+    }
+
+    #[test]
+    fn that_a_checkpoint_was_not_saved_is_said_until_one_is() {
+        let lost = What::RunNotSaved { iter: 100, message: "The disk is full.".to_owned() };
+        check(&[(2000, lost.clone())], |run| run.explanation = Some("The disk is full.".to_owned()));
+        let saved = Checkpoint { iter: 200, bytes: 7 };
+        check(&[(2000, lost), (3000, What::RunSaved { checkpoint: saved })], |run| run.checkpoint = Some(saved));
     }
 
     #[test]

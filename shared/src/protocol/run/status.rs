@@ -26,7 +26,7 @@ pub enum RunStatus {
     Exited {
         /// Its status; 0 is success.
         code: i32,
-        /// What it died of; none where nobody knows, or it did not fail.
+        /// What it died of, or who ended it; none where nobody knows, or it ended by itself.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<Cause>,
     },
@@ -55,13 +55,25 @@ impl RunStatus {
         Self::Killed { signal, cause: None }
     }
 
+    /// It was asked to end, and saved.
+    #[must_use]
+    pub const fn stopped() -> Self {
+        Self::Exited { code: 0, cause: Some(Cause::Stopped) }
+    }
+
+    /// It was taken out of the queue, as by the signal that asks for an end.
+    #[must_use]
+    pub const fn unqueued() -> Self {
+        Self::Killed { signal: 15, cause: Some(Cause::Unqueued) }
+    }
+
     /// Whether it has ended.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         !matches!(self, Self::Running | Self::Queued | Self::Stalled { .. })
     }
 
-    /// What it died of, where somebody knows.
+    /// What it died of, or who ended it, where somebody knows.
     #[must_use]
     pub const fn cause(self) -> Option<Cause> {
         match self {
@@ -100,6 +112,14 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_string(&status).expect("it is written"), json);
             assert_eq!(serde_json::from_str::<RunStatus>(json).expect("it is read"), status);
+        }
+        for (status, json) in [
+            (RunStatus::stopped(), r#"{"state":"exited","code":0,"cause":"stopped"}"#),
+            (RunStatus::unqueued(), r#"{"state":"killed","signal":15,"cause":"unqueued"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&status).expect("it is written"), json);
+            assert_eq!(serde_json::from_str::<RunStatus>(json).expect("it is read"), status);
+            assert!(status.cause().is_some_and(Cause::is_wish), "{json}");
         }
         let later = r#"{"state":"exited","code":1,"cause":"cosmic_ray"}"#;
         assert_eq!(serde_json::from_str::<RunStatus>(later).expect("it is read").cause(), Some(Cause::Other));

@@ -68,6 +68,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         })
     };
     let explained = move || of(desk, id, |run| run.explanation.clone()).flatten();
+    let notes = move || of(desk, id, |run| run.config_notes.join(" ")).filter(|notes| !notes.is_empty());
     let unplanned = move || of(desk, id, run::unplanned).flatten();
     let done = move || headroom_shared::decimal::fixed(of(desk, id, share_done).flatten().unwrap_or(0.0) * 100.0, 1);
     let has_end = move || of(desk, id, |run| share_done(run).is_some()) == Some(true);
@@ -99,6 +100,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         {acts(desk, id)}
         <Oom desk id />
         {part_of(explained, |explained| explained.map(|why| view! { <p class="rig__trouble" data-testid="explained">{why}</p> }))}
+        {part_of(notes, |notes| notes.map(|notes| view! { <p class="rig__hint" data-testid="config-notes">{notes}</p> }))}
         {part_of(unplanned, |unplanned| unplanned.map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part_of(all, |all| all.into_iter().map(fact).collect_view())}

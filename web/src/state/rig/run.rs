@@ -49,6 +49,8 @@ pub fn status(status: RunStatus) -> String {
         Some(Cause::OutOfGpuMemory) => return t(text::RIG_OOM).to_owned(),
         Some(Cause::OutOfHostMemory) => return t(text::RIG_OOM_HOST).to_owned(),
         Some(Cause::CardError) => return t(text::RIG_CARD_ERROR).to_owned(),
+        Some(Cause::Stopped) => return t(text::RIG_STOPPED).to_owned(),
+        Some(Cause::Unqueued) => return t(text::RIG_UNQUEUED).to_owned(),
         Some(Cause::Other) | None => {}
     }
     match status {
@@ -65,6 +67,7 @@ pub fn status(status: RunStatus) -> String {
 /// A name for the look of a run that stands so.
 pub const fn look(run: &Run) -> &'static str {
     match run.status {
+        status if matches!(status.cause(), Some(Cause::Stopped | Cause::Unqueued)) => "ended",
         RunStatus::Running => "live",
         RunStatus::Stalled { .. } | RunStatus::Queued => "stale",
         RunStatus::Exited { code: 0, .. } => "done",

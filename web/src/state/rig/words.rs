@@ -215,6 +215,7 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
         What::RunResumed { .. } => format!("{run}: {}", t(text::RIG_RUNNING)),
         What::RunStopping => say(&text::rig_run_stopping(run)),
         What::RunDeleted { .. } => say(&text::rig_run_deleted(run)),
+        What::RunNotSaved { iter, .. } => say(&text::rig_run_not_saved(run, iter.to_string())),
         What::RunCheckpoint { folder } => say(&text::rig_run_checkpoint(run, folder.as_str())),
         What::Alert { status: Some(status), .. } => format!("{run}: {}", run::status(*status)),
         What::Alert { alert, gpu, .. } => of_card(alert, gpu),

@@ -214,6 +214,7 @@ fn run() -> Run {
         ended_ms: None,
         status: RunStatus::Running,
         command: vec!["python".to_owned(), "train.py".to_owned()],
+        config_notes: vec![],
         config: None,
         pid: Some(4242),
         gpus: vec![gpu(0, true).uuid],

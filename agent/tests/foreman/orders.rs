@@ -1,0 +1,86 @@
+//! An order means what its config says, its end is called what it is, and two agents do not train on one device.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+
+use super::{MODEL, Owner, eventually, has_ended, is_saved, iter, out, was_stopped};
+
+#[test]
+fn an_order_means_what_its_config_says() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    let refused = |order: &Value, status: u16, says: &[&str]| {
+        let answer = agent.json("POST", "/api/runs", order, status);
+        let message = answer["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(says.iter().all(|word| message.contains(word)), "{order}: {message}");
+    };
+    refused(&json!({ "config": "bad.py" }), 422, &["bad.py:12:", "n_head"]);
+    refused(&json!({ "config": "tuned.py" }), 422, &["tuned.py:11:", "no weights \"gpt2-xl\""]);
+    refused(&json!({ "config": "broken.py" }), 422, &["broken.py:12:"]);
+    refused(&json!({ "config": "short.py", "out_dir": "/tmp/x" }), 400, &["out_dir"]);
+    refused(&json!({ "config": "short.py", "args": ["--batch_size=1"] }), 400, &["args"]);
+    assert_eq!(agent.json("GET", "/api/runs", &Value::Null, 200), json!([]), "none of them is a run");
+
+    // What is not understood is said in the answer, and stays with the run.
+    let order = json!({ "config": "odd.py", "device": "cpu" });
+    let answer = agent.json("POST", "/api/runs", &order, 201);
+    let notes = answer["config_notes"].as_array().expect("notes").clone();
+    assert!(notes.len() == 2 && notes[0].as_str().is_some_and(|note| note.starts_with("odd.py:11:1: ")), "{answer}");
+    let odd = answer["id"].as_str().expect("a number").to_owned();
+    let done = agent.comes(&odd, "done", has_ended(0));
+    assert_eq!(done["config_notes"], json!(notes));
+
+    // One that starts from weights starts from them, by the config's own word.
+    fs::write(
+        owner.train.path().join("config/tuned.py"),
+        format!("{MODEL}init_from = 'out-{odd}'\nmax_iters = 3\nlog_interval = 1\n"),
+    )
+    .expect("a config");
+    let tuned = agent.order(&json!({ "config": "tuned.py", "device": "cpu" }));
+    let done = agent.comes(&tuned, "done", has_ended(0));
+    let words = done["command"].as_array().expect("words");
+    assert!(words.iter().all(|word| !word.as_str().unwrap_or_default().contains("init_from")), "{done}");
+    assert!(agent.log(&tuned).contains("Weights: "), "{}", agent.log(&tuned));
+}
+
+#[test]
+fn a_checkpoint_that_is_not_saved_is_told_while_the_run_goes_on() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    let run = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&run, "saved", is_saved);
+    // No file takes the place of a folder, whoever the test runs as.
+    let place = out(&owner, &run).join("ckpt.safetensors");
+    eventually("a folder in its place", || {
+        let _ = fs::remove_file(&place);
+        fs::create_dir(&place).ok()
+    });
+    let told = agent.comes(&run, "told of", |run| run["explanation"].is_string());
+    assert!(told["explanation"].as_str().is_some_and(|why| why.contains("was not saved: ")), "{told}");
+    assert_eq!(told["status"]["state"], "running");
+    fs::remove_dir(&place).expect("it is empty");
+    let saved = agent.comes(&run, "saved again", |run| run["explanation"].is_null());
+    assert_eq!(saved["status"]["state"], "running");
+    agent.stop(&run);
+    agent.comes(&run, "stopped", was_stopped);
+}
+
+#[test]
+fn two_agents_of_a_user_share_its_devices() {
+    let (owner, other) = (Owner::new(), Owner::new());
+    let share = |command: &mut Command| {
+        command.env("XDG_RUNTIME_DIR", owner.history.path());
+    };
+    let (agent, beside) = (owner.serve(), other.serve_with(share));
+    let first = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&first, "saved", is_saved);
+    let second = beside.order(&json!({ "config": "short.py", "device": "cpu" }));
+    let before = iter(&agent.run(&first));
+    // Were it free for the other one, this would be its turn.
+    agent.comes(&first, "further", |run| iter(run) > before + 1000);
+    assert_eq!(beside.run(&second)["status"]["state"], "queued");
+    agent.stop(&first);
+    agent.comes(&first, "stopped", was_stopped);
+    beside.comes(&second, "done", has_ended(0));
+}
