@@ -38,7 +38,7 @@ impl Run {
             What::RunOom { message } => self.oom = Some(message.clone()),
             What::RunDiagnosed { diagnosis } => self.diagnosis = Some(diagnosis.clone()),
             What::RunExplained { message, .. } | What::RunNotSaved { message, .. } => {
-                self.explanation = Some(message.clone())
+                self.explanation = Some(message.clone());
             }
             What::RunStatus { status, energy_joules } => {
                 self.energy_joules = energy_joules.or(self.energy_joules);
