@@ -28,9 +28,12 @@ use std::{
 };
 
 use headroom_kernels::cuda::Capability;
-use headroom_shared::protocol::{
-    gpu::Gpu,
-    run::{AllowedConfig, Device, Order, Run, RunStatus, Training},
+use headroom_shared::{
+    protocol::{
+        gpu::Gpu,
+        run::{AllowedConfig, Device, Order, Run, RunStatus, Training},
+    },
+    text,
 };
 
 use crate::{
@@ -42,7 +45,7 @@ use crate::{
 };
 use allowed::{Allowed, Config};
 use check::{New, check};
-pub use error::Error;
+pub use error::{Error, Named};
 pub use yard::Yard;
 
 /// Runs that wait at most: a night's for a machine with many cards, and a page that is read at a glance.
@@ -95,14 +98,8 @@ impl Foreman {
     /// Of a rig whose owner named a folder, or none.
     pub fn new(data: &Path, folder: Option<&Path>, store: &Store, cards: Cards, bell: Bell) -> Self {
         let allowed = match folder {
-            None => {
-                Err("The owner of this rig allows no training yet: `headroom serve --train FOLDER` names a folder \
-                         with configs and data sets, and then its runs can be started here."
-                    .to_owned())
-            }
-            Some(folder) => Allowed::new(folder).map_err(|error| {
-                format!("The folder that --train names, {}, cannot be used: {error}.", folder.display())
-            }),
+            None => Err(text::NO_FOLDER_ALLOWED.to_string()),
+            Some(folder) => Allowed::new(folder).map_err(|error| unusable(folder, &error)),
         };
         Self(Arc::new(Inner {
             data: data.to_owned(),
@@ -232,9 +229,7 @@ impl Foreman {
 impl Inner {
     fn allowed(&self) -> Result<&Allowed, String> {
         let allowed = self.allowed.as_ref().map_err(Clone::clone)?;
-        let gone =
-            |error| format!("The folder that --train names, {}, cannot be used: {error}.", allowed.root().display());
-        allowed.check().map_err(gone)?;
+        allowed.check().map_err(|error| unusable(allowed.root(), &error))?;
         Ok(allowed)
     }
 
@@ -277,15 +272,15 @@ impl Inner {
         let (configs, datasets, devices) = (allowed.configs(), allowed.datasets(), self.devices());
         let names = || configs.iter().map(|config| config.name.clone()).collect::<Vec<_>>();
         let config = configs.iter().find(|config| config.name == order.config);
-        let config = config.ok_or_else(|| Error::not_allowed("config", &order.config, &names()))?.clone();
+        let config = config.ok_or_else(|| Error::not_allowed(Named::Config, &order.config, &names()))?.clone();
         let dataset = order.dataset.unwrap_or_else(|| config.dataset.clone());
         if !datasets.contains(&dataset) {
-            return Err(Error::not_allowed("data set", &dataset, &datasets));
+            return Err(Error::not_allowed(Named::Dataset, &dataset, &datasets));
         }
         let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
         let device = order.device.or_else(|| names.first().cloned()).unwrap_or_default();
         if !names.contains(&device) {
-            return Err(Error::not_allowed("device", &device, &names));
+            return Err(Error::not_allowed(Named::Device, &device, &names));
         }
         let name = order.name.unwrap_or_else(|| config.name.trim_end_matches(".py").to_owned());
         let name = name.trim().to_owned();
@@ -295,6 +290,11 @@ impl Inner {
         let order = Order { config: order.config, dataset: Some(dataset), device: Some(device), name: Some(name) };
         Ok((config, order))
     }
+}
+
+/// Why nothing of the owner's folder can be started.
+fn unusable(folder: &Path, error: &io::Error) -> String {
+    text::folder_unusable(folder.display().to_string(), error.to_string()).to_string()
 }
 
 /// Takes away what lies beside history of a run that was deleted from the history of a data folder.

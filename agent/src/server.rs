@@ -21,6 +21,7 @@ mod metrics;
 pub mod orders;
 mod share;
 mod socket;
+mod spoken;
 mod stall;
 #[cfg(test)]
 mod tests;
@@ -64,10 +65,9 @@ const ACCEPTS_PER_TURN: u32 = 128;
 const OTHER_FILES: u32 = 128;
 /// Files that may have to be open at once.
 pub const FILES_MAX: u32 = VIEWERS_MAX + GREETINGS_MAX + WAITING_MAX + WORKING_MAX + ACCEPTS_PER_TURN + OTHER_FILES;
-/// Connections that wait until they are taken, where the system allows as many; Linux does. All of a rig's viewers come
-/// back at once when it starts anew. Where this is full the system drops who comes, who tries again a second later: it
-/// has to last for as long as a busy machine gives the program no turn.
-const BACKLOG: u32 = 4096;
+/// Connections that wait until they are taken. All of a rig's viewers come back at once when it starts anew. Four times
+/// as many were tried: while others open them without end whoever asks waits behind all of them, for a second each time.
+const BACKLOG: u32 = 1024;
 /// Bytes that wait in the system for one client, which doubles them. A queue of megabytes would show a slow viewer the
 /// past and hide from us that it is slow; one page of ours takes about twice as much in all.
 const SEND_BUFFER_BYTES: u32 = 64 * 1024;

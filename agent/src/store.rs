@@ -27,14 +27,17 @@ mod writer;
 
 use std::{path::Path, sync::Arc};
 
-use headroom_shared::protocol::{
-    Slow, Telemetry,
-    alert::{FIRED_MAX, Fired, Settings},
-    event::{Event, What},
-    gpu::Gpu,
-    history::History,
-    run::Run,
-    state::HistoryState,
+use headroom_shared::{
+    protocol::{
+        Slow, Telemetry,
+        alert::{FIRED_MAX, Fired, Settings},
+        event::{Event, What},
+        gpu::Gpu,
+        history::History,
+        run::Run,
+        state::HistoryState,
+    },
+    text,
 };
 
 use crate::{clock::now_ms, platform::Process};
@@ -71,31 +74,31 @@ pub struct Store {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No run of that number.
-    #[error("there is no run {0}")]
+    #[error("{}", text::run_none(.0.as_str()))]
     NoRun(String),
     /// Several runs' numbers begin so, or several are called so: these among them.
     #[error("several runs are called {0}, or their numbers begin so: {1}")]
     Ambiguous(String, String),
     /// A run that goes on is not deleted, and does not begin anew.
-    #[error("run {0} has not ended")]
+    #[error("{}", text::run_not_ended(.0.as_str()))]
     NotEnded(String),
     /// A run that has ended is not stopped.
-    #[error("run {0} has ended already")]
+    #[error("{}", text::run_has_ended(.0.as_str()))]
     HasEnded(String),
     /// A run that somebody started by himself.
-    #[error("run {0} was not started by the agent, which may only watch it")]
+    #[error("{}", text::run_not_ours(.0.as_str()))]
     NotOurs(String),
     /// As many runs wait as may.
-    #[error("{0} runs wait already, and no more may")]
+    #[error("{}", text::queue_full(*.0))]
     QueueFull(u64),
     /// No alert went off by that event, or none that is on.
-    #[error("no alert is on that went off by event {0}")]
+    #[error("{}", text::no_such_alert(*.0))]
     NoAlert(u64),
     /// The settings are others than those that were to be changed.
     #[error("the settings were changed elsewhere meanwhile")]
     Changed,
     /// The file cannot be read or written.
-    #[error("history cannot be used: {0}")]
+    #[error("{}", text::history_unusable(.0.as_str()))]
     Unusable(String),
 }
 

@@ -4,10 +4,12 @@
 pub mod card;
 pub mod checkpoint;
 pub mod device;
+pub mod divergence;
 pub mod files;
 pub mod keys;
 pub mod memory;
 pub mod model;
+pub mod pace;
 pub mod pretrained;
 pub mod run;
 pub mod schedule;

@@ -61,6 +61,10 @@ pub enum ClientMessage {
         /// What a viewer that was away has already.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<After>,
+        /// What sentences of the agent's are to be in: a code as [`crate::text::Language::code`]. English where it is
+        /// missing or none of ours.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        language: Option<String>,
     },
 }
 

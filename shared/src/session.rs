@@ -59,7 +59,7 @@ pub struct Options {
 pub const DEFAULT_GPU: &str = "RTX 4070";
 
 /// The generation of a card that is known by its memory alone: what most cards of that kind are of.
-const ASSUMED_CAPABILITY: ComputeCapability = ComputeCapability::new(8, 9);
+pub const ASSUMED_CAPABILITY: ComputeCapability = ComputeCapability::new(8, 9);
 
 impl Default for Options {
     fn default() -> Self {

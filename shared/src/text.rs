@@ -4,6 +4,8 @@
 //! language it shows, so that the program itself carries none.
 
 #[cfg(not(target_arch = "wasm32"))]
+mod look_up;
+#[cfg(not(target_arch = "wasm32"))]
 mod source;
 mod table;
 #[cfg(test)]
@@ -221,12 +223,21 @@ macro_rules! language {
 pub const LANGUAGES: [Language; 4] =
     [language!("en", "English"), language!("zh", "简体中文"), language!("ja", "日本語"), language!("de", "Deutsch")];
 
-/// The English table. A program for the page never asks for it.
+/// All texts of a language by its code, made when they are first asked for; English for a code that is none of ours. A
+/// program for the page never asks for it.
+#[cfg(not(target_arch = "wasm32"))]
+#[must_use]
+pub fn table(code: &str) -> &'static Table {
+    static TABLES: [OnceLock<Table>; LANGUAGES.len()] = [const { OnceLock::new() }; LANGUAGES.len()];
+    let at = LANGUAGES.iter().position(|language| language.code == code).unwrap_or(0);
+    TABLES[at].get_or_init(|| Table::of(&LANGUAGES[at]))
+}
+
+/// The English table.
 #[cfg(not(target_arch = "wasm32"))]
 #[must_use]
 pub fn english() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| Table::of(&LANGUAGES[0]))
+    table(LANGUAGES[0].code)
 }
 
 /// In English.

@@ -35,7 +35,7 @@ use crate::train::{
 pub use error::Error;
 pub use options::help;
 use options::{FLAGS, Request, take_word};
-use start::Start;
+use start::{Planned, Start};
 
 /// Runs the command.
 ///
@@ -48,13 +48,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         return Ok(Exit::Success);
     }
     let given = sources(&request.given).map_err(Error::from)?;
-    let Some(mut start) = Start::of(&request, given).map_err(super::Error::from)? else { return Ok(Exit::Usage) };
     if request.plan {
-        print::data(&planned::document(&start.gpt, &start.engine, request.json))?;
+        let planned = Planned::of(&request, given).map_err(super::Error::from)?;
+        let Some(Planned { run, gpt, engine }) = planned else { return Ok(Exit::Usage) };
+        print::data(&planned::document(&gpt, &engine, request.json))?;
         // What does not fit is said in the same words as where it is to be trained.
-        start.engine.check(&start.gpt, &start.run, &request).map_err(super::Error::from)?;
+        engine.check(&gpt, &run, &request).map_err(super::Error::from)?;
         return Ok(Exit::Success);
     }
+    let Some(mut start) = Start::of(&request, given).map_err(super::Error::from)? else { return Ok(Exit::Usage) };
     start.train(&request).map_err(super::Error::from)
 }
 
@@ -70,6 +72,7 @@ impl Start {
         if store.n_removed() > 0 {
             print::note(&format!("Removed {} unfinished files of a run that was killed.\n", store.n_removed()));
         }
+        let kept = self.checkpoint.as_ref().map(|checkpoint| checkpoint.meta.state.iter_num);
         let state = self.fill(trainer)?;
         let stop = interrupts()?;
         let run = Run {
@@ -81,6 +84,7 @@ impl Start {
             dataset: &self.dataset,
             store: &store,
             state,
+            kept,
             peak_flops: ready.peak_flops,
             on_save_error: request.on_save_error,
         };
@@ -98,10 +102,11 @@ impl Start {
         })?;
         match ending {
             Ending::Done => print::note(&report::done(&self.run)),
-            Ending::Stopped => {
+            Ending::Saved => {
                 let command = report::resume_command(&request.given, &self.run.out_dir);
                 print::note(&format!("\n{STOPPED} Go on with:\n  {command}\n"));
             }
+            Ending::NotSaved => print::note("\nStopped; the last checkpoint is kept.\n"),
         }
         Ok(if unread.is_some_and(|error| !error.is_closed_pipe()) { Exit::Failure } else { Exit::Success })
     }

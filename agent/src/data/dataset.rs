@@ -12,6 +12,7 @@ use std::{
 
 use headroom_shared::{
     nanogpt::defaults,
+    text,
     tokenizer::meta::{MAX_META_BYTES, Meta, MetaError},
 };
 use thiserror::Error;
@@ -69,7 +70,7 @@ struct Tokens {
 #[derive(Debug, Error)]
 pub enum DatasetError {
     /// No folder of that name has a data set.
-    #[error("there is no data set {name:?}: {}", looked(places))]
+    #[error("{}", text::no_data_set(format!("{name:?}"), looked(places)))]
     NotFound {
         /// As given.
         name: String,
@@ -143,8 +144,7 @@ impl DatasetError {
         Some(match self {
             Self::NotFound { name, .. } => {
                 // A folder that is named whole is below no other.
-                let out = Path::new(DATA).join(name);
-                format!("`headroom data prepare FILE --out {}` makes one of a text", out.display())
+                text::try_prepare(Path::new(DATA).join(name).display().to_string()).to_string()
             }
             Self::OddLength { .. } => "was it copied in full?".to_owned(),
             Self::TooShort { .. } => "--block_size= takes a smaller one".to_owned(),

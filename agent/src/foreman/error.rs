@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use headroom_shared::text::{self, Text};
 use thiserror::Error;
 
 use crate::store;
@@ -11,6 +12,28 @@ const LISTED_MAX: usize = 12;
 /// Characters of a refused name that are shown.
 const SHOWN_CHARS: usize = 80;
 
+/// What an order names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A config.
+    Config,
+    /// A data set.
+    Dataset,
+    /// What trains.
+    Device,
+}
+
+impl Named {
+    fn not_allowed(self, name: &str, allowed: &str) -> Text {
+        let name = format!("{name:?}");
+        match self {
+            Self::Config => text::not_allowed_config(name, allowed),
+            Self::Dataset => text::not_allowed_dataset(name, allowed),
+            Self::Device => text::not_allowed_device(name, allowed),
+        }
+    }
+}
+
 /// Each for the person who asked.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -18,17 +41,17 @@ pub enum Error {
     #[error("{0}")]
     Unavailable(String),
     /// A name that is not among those that the owner allowed.
-    #[error("There is no {what} {name:?} here. It takes one of: {allowed}.")]
+    #[error("{}", what.not_allowed(name, allowed))]
     NotAllowed {
         /// Of what.
-        what: &'static str,
+        what: Named,
         /// As given, shortened.
         name: String,
         /// What there is.
         allowed: String,
     },
     /// A name that no run can have.
-    #[error("A run's name has 1 to {chars_max} characters, and none that a terminal obeys.")]
+    #[error("{}", text::run_name_refused(*chars_max))]
     Name {
         /// How many.
         chars_max: usize,
@@ -42,7 +65,7 @@ pub enum Error {
         why: String,
     },
     /// A run's folder.
-    #[error("The run's folder {} cannot be used: {error}.", folder.display())]
+    #[error("{}", text::run_folder_unusable(folder.display().to_string(), error.to_string()))]
     Folder {
         /// Which.
         folder: PathBuf,
@@ -50,22 +73,19 @@ pub enum Error {
         error: io::Error,
     },
     /// The run belongs to another folder than the one that is served.
-    #[error(
-        "This run lies in {}, and not in the folder that --train names now.",
-        folder.parent().unwrap_or(folder).display()
-    )]
+    #[error("{}", text::run_elsewhere(folder.parent().unwrap_or(folder).display().to_string()))]
     Elsewhere {
         /// The run's.
         folder: PathBuf,
     },
     /// There is nothing to go on from.
-    #[error("Run {0} saved no checkpoint that it could go on from, or the file is gone.")]
+    #[error("{}", text::run_nothing_saved(.0.as_str()))]
     NothingSaved(String),
     /// No checkpoint.
-    #[error("Run {0} has no checkpoint: it saved none, or the file is gone.")]
+    #[error("{}", text::run_no_checkpoint(.0.as_str()))]
     NoCheckpoint(String),
     /// This program's own place is not known.
-    #[error("This program cannot find itself to start a run: {0}.")]
+    #[error("{}", text::program_unknown(.0.as_str()))]
     Program(String),
     /// History.
     #[error(transparent)]
@@ -74,10 +94,10 @@ pub enum Error {
 
 impl Error {
     /// A name that is not in a list.
-    pub fn not_allowed(what: &'static str, name: &str, allowed: &[String]) -> Self {
+    pub fn not_allowed(what: Named, name: &str, allowed: &[String]) -> Self {
         let mut list = allowed.iter().take(LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
         if allowed.len() > LISTED_MAX {
-            list.push_str(&format!(" and {} more, which /api/training lists", allowed.len() - LISTED_MAX));
+            list = text::not_allowed_more(list, allowed.len() - LISTED_MAX).to_string();
         }
         Self::NotAllowed { what, name: name.chars().take(SHOWN_CHARS).collect(), allowed: list }
     }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::Scope;
+use headroom_shared::{protocol::Scope, text};
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::{sync::watch, time::Instant};
@@ -51,18 +51,16 @@ pub struct Grant {
 #[derive(Debug, Error)]
 pub enum AccessError {
     /// The token is unknown, or was revoked.
-    #[error("The token is unknown, or was revoked. `headroom token pair` on the rig prints a link for a new one.")]
+    #[error("{}", text::BAD_TOKEN)]
     BadToken,
     /// Too many that failed.
-    #[error("Too many tokens or codes that are not good came from there. Wait a minute.")]
+    #[error("{}", text::TOO_MANY_FAILURES)]
     TooManyFailures,
     /// Too many requests.
-    #[error("These are more requests than a page makes. Wait a few seconds.")]
+    #[error("{}", text::TOO_MANY_REQUESTS)]
     TooManyRequests,
     /// The code is unknown, used, or too old.
-    #[error(
-        "This link was used already, or is too old. `headroom token pair` on the rig prints another; each is good for one device."
-    )]
+    #[error("{}", text::BAD_CODE)]
     BadCode,
     /// A name that cannot be.
     #[error("{0}")]

@@ -8,13 +8,14 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use headroom_shared::protocol::PROTOCOL_VERSION;
+use headroom_shared::{protocol::PROTOCOL_VERSION, text};
 use serde_json::json;
 
 use super::{
     access::AccessError,
     assets::AssetError,
     host::{HostError, OriginError},
+    spoken::Spoken,
 };
 use crate::{foreman, store};
 
@@ -43,15 +44,12 @@ impl Refusal {
 
     /// No token at all.
     pub fn no_token() -> Self {
-        let message = "This needs a token: `Authorization: Bearer TOKEN`. `headroom token add NAME` makes one.";
-        Self { status: StatusCode::UNAUTHORIZED, code: "no_token", message: message.to_owned() }
+        Self { status: StatusCode::UNAUTHORIZED, code: "no_token", message: text::NEEDS_TOKEN.to_string() }
     }
 
     /// The token is good, and not for this.
     pub fn scope() -> Self {
-        let message = "This token may look and not change anything. `headroom token add NAME --scope control` \
-                       makes one that may.";
-        Self { status: StatusCode::FORBIDDEN, code: "scope", message: message.to_owned() }
+        Self { status: StatusCode::FORBIDDEN, code: "scope", message: text::MAY_ONLY_LOOK.to_string() }
     }
 
     /// No such address under the programs' part.
@@ -75,9 +73,8 @@ impl Refusal {
 
     /// A change of something that is another meanwhile.
     fn changed() -> Self {
-        let message = "The settings were changed elsewhere since they were read, and stay as they are now. Read them \
-                       again, and set them with the ETag that comes with them.";
-        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+        let message = text::SETTINGS_CHANGED_ELSEWHERE.to_string();
+        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message }
     }
 
     /// No such card, and which there are.
@@ -92,9 +89,8 @@ impl Refusal {
 
     /// A part of a checkpoint that is another meanwhile.
     pub fn checkpoint_changed() -> Self {
-        let message = "The checkpoint was replaced by a newer one since it was read. Begin again with the newer one: \
-                       parts of two make no model.";
-        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message: message.to_owned() }
+        let message = text::CHECKPOINT_REPLACED.to_string();
+        Self { status: StatusCode::PRECONDITION_FAILED, code: "changed", message }
     }
 
     /// A part of a file that it does not have, or several at once.
@@ -105,7 +101,7 @@ impl Refusal {
 
     /// As many checkpoints are read as may be.
     pub fn too_many_checkpoints() -> Self {
-        let message = "As many checkpoints are being fetched as this rig reads at once. Try again later.".to_owned();
+        let message = text::TOO_MANY_CHECKPOINTS.to_string();
         Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
     }
 
@@ -123,7 +119,7 @@ impl Refusal {
 
     /// There are as many viewers as there may be.
     pub fn too_many() -> Self {
-        let message = "There are as many viewers as this rig takes. Try again later.".to_owned();
+        let message = text::TOO_MANY_VIEWERS.to_string();
         Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "too_many", message }
     }
 
@@ -141,7 +137,7 @@ impl Refusal {
 
     /// A task of ours ended before its answer.
     pub fn internal() -> Self {
-        let message = "The server could not finish the answer. Try again.".to_owned();
+        let message = text::ANSWER_UNFINISHED.to_string();
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", message }
     }
 
@@ -278,9 +274,13 @@ pub fn is_for_programs(path: &str) -> bool {
 /// Gives programs the refusals that they can read.
 pub async fn dress(request: Request, next: Next) -> Response {
     let for_programs = is_for_programs(request.uri().path());
+    let spoken = Spoken::of_headers(request.headers());
     let mut response = next.run(request).await;
     let refusal = response.extensions_mut().remove::<Refusal>();
-    let Some(refusal) = refusal.filter(|_| for_programs) else { return response };
+    let Some(mut refusal) = refusal.filter(|_| for_programs) else { return response };
+    if spoken != Spoken::ENGLISH {
+        spoken.sentence(&mut refusal.message);
+    }
     let mut dressed = refusal.json();
     // How long the file is of which a part was asked for that it does not have.
     if let Some(range) = response.headers_mut().remove(header::CONTENT_RANGE) {

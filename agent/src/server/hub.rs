@@ -1,4 +1,4 @@
-//! What goes to all viewers, encoded once for all of them.
+//! What goes to all viewers, encoded once for all of them; what is seldom and has sentences, once a language.
 //!
 //! Telemetry goes through a queue of a few seconds that the slow lose the old end of. Events go through one of their
 //! own: who falls behind in it reads what is missing from history, by its numbers. State and cards are what they are
@@ -13,16 +13,20 @@ use std::{
 };
 
 use axum::extract::ws::Utf8Bytes;
-use headroom_shared::protocol::{
-    ServerMessage, Slow, Telemetry,
-    event::Event,
-    gpu::Gpu,
-    state::{DriverState, HistoryState, State},
+use headroom_shared::{
+    protocol::{
+        ServerMessage, Slow, Telemetry,
+        event::Event,
+        gpu::Gpu,
+        state::{DriverState, HistoryState, State},
+    },
+    text,
 };
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
 use super::faults::{Fault, Faults};
+use super::spoken::Texts;
 
 /// Messages of telemetry that wait for a viewer: six seconds of them. What is older than that is for history, and a
 /// thousand viewers share each.
@@ -41,7 +45,7 @@ pub struct Told {
     /// Its number; 0 where history could not give it one.
     pub id: u64,
     /// The message.
-    pub text: Utf8Bytes,
+    pub texts: Texts,
 }
 
 /// A value that is what it is now, and the message that says so.
@@ -50,7 +54,7 @@ pub struct Now<T> {
     /// The value.
     pub value: T,
     /// The message.
-    pub text: Utf8Bytes,
+    pub texts: Texts,
 }
 
 /// The last of everything that is read off cards.
@@ -105,10 +109,10 @@ impl Default for Hub {
     fn default() -> Self {
         let state = State {
             driver: DriverState::Starting,
-            history: HistoryState::Paused { reason: "not opened yet".to_owned(), since_ms: 0 },
+            history: HistoryState::Paused { reason: text::HISTORY_NOT_OPENED.to_string(), since_ms: 0 },
         };
-        let now = Now { text: encoded(&ServerMessage::State(state.clone())), value: state };
-        let gpus = Now { text: encoded(&ServerMessage::Inventory { gpus: vec![] }), value: vec![] };
+        let now = Now { texts: Texts::of(&ServerMessage::State(state.clone())), value: state };
+        let gpus = Now { texts: Texts::of(&ServerMessage::Inventory { gpus: vec![] }), value: vec![] };
         Self(Arc::new(Inner {
             recent: Mutex::default(),
             live: broadcast::Sender::new(LIVE_MESSAGES_MAX),
@@ -171,9 +175,9 @@ impl Hub {
     /// Tells an event.
     pub fn event(&self, event: Event) {
         let id = event.id;
-        let text = encoded(&ServerMessage::Event(event));
+        let texts = Texts::of(&ServerMessage::Event(event));
         let _recent = self.recent();
-        let _ = self.0.events.send(Told { id, text });
+        let _ = self.0.events.send(Told { id, texts });
     }
 
     /// Tells the driver's state.
@@ -192,7 +196,7 @@ impl Hub {
             change(&mut value);
             let changed = value != now.value;
             if changed {
-                *now = Now { text: encoded(&ServerMessage::State(value.clone())), value };
+                *now = Now { texts: Texts::of(&ServerMessage::State(value.clone())), value };
             }
             changed
         });
@@ -200,8 +204,8 @@ impl Hub {
 
     /// Tells which cards there are.
     pub fn gpus(&self, gpus: Vec<Gpu>) {
-        let text = encoded(&ServerMessage::Inventory { gpus: gpus.clone() });
-        self.0.gpus.send_replace(Now { value: gpus, text });
+        let texts = Texts::of(&ServerMessage::Inventory { gpus: gpus.clone() });
+        self.0.gpus.send_replace(Now { value: gpus, texts });
     }
 
     /// Follows from now on.

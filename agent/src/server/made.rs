@@ -182,7 +182,7 @@ impl Orders for Made {
 
     fn order(&self, order: Order) -> Result<Run, foreman::Error> {
         if order.config != "stories" {
-            return Err(foreman::Error::not_allowed("config", &order.config, &["stories".to_owned()]));
+            return Err(foreman::Error::not_allowed(foreman::Named::Config, &order.config, &["stories".to_owned()]));
         }
         locked(&self.ordered).push(order.clone());
         let run = Run { order: Some(order), status: RunStatus::Queued, ..run("ef") };

@@ -19,9 +19,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
-use headroom_shared::protocol::{
-    After, CLIENT_MESSAGE_BYTES_MAX, ClientMessage, Hello, PROTOCOL_VERSION, RefusalCode, ServerMessage,
-    client::read_client_message,
+use headroom_shared::{
+    protocol::{
+        After, CLIENT_MESSAGE_BYTES_MAX, ClientMessage, Hello, PROTOCOL_VERSION, RefusalCode, ServerMessage,
+        client::read_client_message,
+    },
+    text,
 };
 use tokio::time::timeout;
 
@@ -33,6 +36,7 @@ use super::{
     connection::room::{Leave, Seat},
     error::Refusal,
     hub::{Subscription, encoded},
+    spoken::Spoken,
 };
 use crate::clock::now_ms;
 use past::Past;
@@ -135,6 +139,7 @@ where
 struct Greeted {
     grant: Grant,
     after: Option<After>,
+    spoken: Spoken,
 }
 
 /// Waits for the greeting and judges it.
@@ -162,30 +167,31 @@ where
         first = timeout(HELLO_TIME_MAX, first) => first.unwrap_or_else(|_| Err(bad("No hello came in time.")))?,
         _ = stopping.wait_for(|stopping| *stopping) => return Err(End::stopping()),
     };
-    let ClientMessage::Hello { token, after, .. } = read_client_message(&text).map_err(End::Refused)?;
+    let ClientMessage::Hello { token, after, language, .. } = read_client_message(&text).map_err(End::Refused)?;
+    let spoken = language.and_then(|code| Spoken::of_code(&code)).unwrap_or_default();
     match state.access.judge(&token, from) {
-        Ok(grant) => Ok(Greeted { grant, after }),
+        Ok(grant) => Ok(Greeted { grant, after, spoken }),
         Err(error @ AccessError::BadToken) => Err(End::refused(RefusalCode::BadToken, error)),
         Err(error) => Err(End::refused(RefusalCode::TooMany, error)),
     }
 }
 
 /// Says hello and tells everything until the viewer leaves.
-async fn stay<S, E>(socket: &mut S, state: &State, Greeted { grant, after }: Greeted) -> End
+async fn stay<S, E>(socket: &mut S, state: &State, Greeted { grant, after, spoken }: Greeted) -> End
 where
     S: Stream<Item = Result<Message, E>> + Sink<Message> + Unpin,
 {
     let Ok(_place) = state.viewers.try_acquire() else {
-        return End::refused(RefusalCode::TooMany, "There are as many viewers as this rig takes. Try again later.");
+        return End::refused(RefusalCode::TooMany, text::TOO_MANY_VIEWERS);
     };
     let _counted = state.hub.viewer();
     let changes = state.access.changes();
     // From here on nothing is missed; what was before is read behind it.
     let mut subscription = state.hub.subscribe();
     let (hello, last_event) = hello(state, &grant, &mut subscription).await;
-    let past = Past::new(state, after, &subscription, last_event);
-    let mut viewer = Viewer::new(socket, state, grant, subscription, changes, last_event);
-    if let Err(end) = viewer.send_text(encoded(&hello)).await {
+    let past = Past::new(state, after, &subscription, last_event, spoken);
+    let mut viewer = Viewer::new(socket, state, grant, subscription, changes, last_event).speaking(spoken);
+    if let Err(end) = viewer.send_text(encoded(&spoken.say(hello))).await {
         return end;
     }
     viewer.stay(past).await

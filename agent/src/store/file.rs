@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use headroom_shared::text;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema;
@@ -39,7 +40,7 @@ const LOG_BYTES: u32 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     /// A later version made it; it is as it was.
-    #[error("a newer headroom wrote it: its version is {found}, and this one knows up to {known}; update headroom")]
+    #[error("{}", text::history_newer(*found, *known))]
     Newer {
         /// Its version.
         found: usize,
@@ -47,10 +48,10 @@ pub enum Trouble {
         known: usize,
     },
     /// It is no database, or one that contradicts itself.
-    #[error("the file is damaged: {0}")]
+    #[error("{}", text::history_damaged(.0.as_str()))]
     Damaged(String),
     /// Another program holds it.
-    #[error("another program holds it")]
+    #[error("{}", text::HISTORY_BUSY)]
     Busy,
     /// What SQLite says.
     #[error("{0}")]

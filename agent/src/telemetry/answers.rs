@@ -1,6 +1,9 @@
 //! What NVML answers, as readings: the one place where its errors become reasons.
 
-use headroom_shared::protocol::reading::{Reading, Why};
+use headroom_shared::{
+    protocol::reading::{Reading, Why},
+    text,
+};
 use nvml_wrapper::error::NvmlError;
 
 /// nvml.h's codes that the wrapper has no names for.
@@ -66,13 +69,9 @@ fn is_drivers(error: &NvmlError) -> bool {
 /// An error for the person who can mend it.
 pub fn reason(error: &NvmlError) -> String {
     match error {
-        NvmlError::LibRmVersionMismatch => {
-            "the driver in the kernel and its library are of different versions, as after an update: \
-             restart the machine"
-                .to_owned()
-        }
-        NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".to_owned(),
-        NvmlError::Uninitialized => "the NVIDIA driver was unloaded".to_owned(),
+        NvmlError::LibRmVersionMismatch => text::DRIVER_VERSIONS_DIFFER.to_string(),
+        NvmlError::DriverNotLoaded => text::DRIVER_NOT_LOADED.to_string(),
+        NvmlError::Uninitialized => text::DRIVER_UNLOADED.to_string(),
         _ => error.to_string(),
     }
 }

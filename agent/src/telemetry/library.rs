@@ -2,6 +2,7 @@
 
 use std::{env, ffi::OsStr, fs, path::Path};
 
+use headroom_shared::text;
 use nvml_wrapper::{Nvml, error::NvmlError};
 
 use super::answers::reason;
@@ -40,7 +41,9 @@ pub fn load(named: Option<&Path>) -> Result<Library, Absent> {
     let named = named.map(|path| path.as_os_str().to_owned()).or_else(|| env::var_os(VARIABLE));
     match named {
         Some(path) => init(&path).map_err(|error| match error {
-            NvmlError::LibloadingError(error) => Absent::Driver(format!("the library cannot be loaded: {error}")),
+            NvmlError::LibloadingError(error) => {
+                Absent::Driver(text::driver_library_unloadable(error.to_string()).to_string())
+            }
             error => Absent::Driver(reason(&error)),
         }),
         None => first_of(USUAL),

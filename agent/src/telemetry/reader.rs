@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::{Telemetry, gpu::Sample, state::DriverState};
+use headroom_shared::{
+    protocol::{Telemetry, gpu::Sample, state::DriverState},
+    text,
+};
 use nvml_wrapper::{cuda_driver_version_major, cuda_driver_version_minor};
 
 use super::{
@@ -127,9 +130,7 @@ impl Reader {
         let state = match (absent, answered) {
             (Absent::Library, false) => DriverState::NoLibrary,
             (Absent::Driver(reason), false) => DriverState::NoDriver { reason },
-            (Absent::Library, true) => {
-                DriverState::Gone { reason: "the driver's library is not there any more".into() }
-            }
+            (Absent::Library, true) => DriverState::Gone { reason: text::DRIVER_LIBRARY_GONE.to_string() },
             (Absent::Driver(reason), true) => DriverState::Gone { reason },
         };
         self.tell_driver(state, told);

@@ -10,8 +10,11 @@ use headroom_shared::{
         buffers::cuda::{CudaTraining, Multiplier, RESERVE_BYTES, Recompute, plan_with},
         tensors::TensorTooLarge,
     },
-    hardware,
+    hardware::{self, Device as Hardware, context::ModuleLoading},
     protocol::gpu::Process,
+    session::ASSUMED_CAPABILITY,
+    text,
+    units::human_size,
 };
 
 use super::{
@@ -41,7 +44,7 @@ pub struct Asked<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// The driver or the card.
-    #[error("{error}{}", shortage::held(.holders))]
+    #[error("{}", shortage::held(error.to_string(), .holders))]
     Cuda {
         /// What it says.
         error: Box<CudaError>,
@@ -72,18 +75,16 @@ impl CardError {
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
-        let cpu = "--device=cpu trains on the CPU";
+        let cpu = text::TRY_CPU;
         match self {
             Self::Cuda { error, .. } => Some(match &**error {
-                CudaError::NoDriver { .. } => {
-                    format!("install NVIDIA's driver, or name its library with {}; {cpu}", cuda::driver::VARIABLE)
-                }
+                CudaError::NoDriver { .. } => shortage::joined(&[text::try_driver(cuda::driver::VARIABLE), cpu.into()]),
                 CudaError::DriverTooOld { .. } => {
                     format!("install driver {} or newer; {cpu}", cuda::driver::NEEDED_RELEASE)
                 }
-                CudaError::NoSuchCard { .. } => format!("`headroom doctor` lists the cards; {cpu}"),
-                CudaError::NoRoomForContext { .. } => format!("end what holds its memory; {cpu}"),
-                _ => cpu.to_owned(),
+                CudaError::NoSuchCard { .. } => shortage::joined(&[text::TRY_DOCTOR.into(), cpu.into()]),
+                CudaError::NoRoomForContext { .. } => shortage::joined(&[text::TRY_END_ITS_HOLDERS.into(), cpu.into()]),
+                _ => cpu.to_string(),
             }),
             Self::Float32 => Some("--dtype=bfloat16 trains on the card; --device=cpu computes in float32".to_owned()),
             Self::CublasLt(_) => Some(format!(
@@ -149,6 +150,47 @@ pub enum Place {
     Cpu(Option<String>),
     /// On a card.
     Card(Box<Chosen>),
+}
+
+/// A card that is not here, of so much memory, and what a run would take of it.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// All of its memory, and what a context would leave.
+    pub room: Room,
+    /// What the run is to take; the least there is where that does not fit.
+    pub plan: CudaTraining,
+    /// Whether it fits.
+    pub fits: bool,
+}
+
+impl Elsewhere {
+    /// Plans a run for a card with `vram_bytes` that nobody else uses, by our own products.
+    ///
+    /// # Errors
+    /// No card trains that run, or a model beyond any card.
+    pub fn of(asked: &Asked<'_>, vram_bytes: u64) -> Result<Self, CardError> {
+        shape::check(asked.gpt)?;
+        if asked.is_float32 {
+            return Err(CardError::Float32);
+        }
+        let context = Hardware::custom(vram_bytes, ASSUMED_CAPABILITY).context(ModuleLoading::Lazy);
+        let free_bytes = vram_bytes.saturating_sub(context.bytes);
+        let room = Room { total_bytes: vram_bytes, free_bytes, reserve_bytes: RESERVE_BYTES };
+        let (plan, fits) = planned(asked, room.usable_bytes(), Multiplier::Own)?;
+        Ok(Self { room, plan, fits })
+    }
+
+    /// Refuses a plan that does not fit.
+    ///
+    /// # Errors
+    /// [`CardError::Memory`].
+    pub fn check(&self, asked: &Asked<'_>) -> Result<(), CardError> {
+        if self.fits {
+            return Ok(());
+        }
+        let card = format!("a card of {}", human_size(self.room.total_bytes));
+        Err(shortage(card, &self.plan, self.room, Moment::Plan, asked, None).into())
+    }
 }
 
 /// Finds the card for a run: the one that is named, else the first that can. Where one could and has no room, the run is
@@ -278,15 +320,75 @@ impl Chosen {
 
     fn shortage(&self, room: Room, moment: Moment, asked: &Asked<'_>) -> Box<Shortage> {
         let card = self.device.card();
-        Box::new(Shortage {
-            card: format!("{} (cuda:{})", card.name, card.index),
-            needed_bytes: self.plan.bytes,
-            room,
-            moment,
-            is_least: self.plan.recompute.iter().all(|&level| level == Recompute::Block),
-            batch_size: asked.batch_size,
-            fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), self.plan.multiplier),
-            holders: telemetry::holders(&card.uuid),
-        })
+        let name = format!("{} (cuda:{})", card.name, card.index);
+        shortage(name, &self.plan, room, moment, asked, telemetry::holders(&card.uuid))
+    }
+}
+
+fn shortage(
+    card: String,
+    plan: &CudaTraining,
+    room: Room,
+    moment: Moment,
+    asked: &Asked<'_>,
+    holders: Option<Vec<Process>>,
+) -> Box<Shortage> {
+    Box::new(Shortage {
+        card,
+        needed_bytes: plan.bytes,
+        room,
+        moment,
+        is_least: plan.recompute.iter().all(|&level| level == Recompute::Block),
+        batch_size: asked.batch_size,
+        fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), plan.multiplier),
+        holders,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::text::{Text, size, table};
+
+    use super::*;
+
+    /// Errors of cards are the kernels' own sentences, which the texts repeat.
+    #[test]
+    fn what_a_card_lacks_is_said_in_every_language() {
+        let name = || "RTX 4070".to_owned();
+        let reason = "libcuda.so.1: no such file";
+        let errors = [
+            (CudaError::NoDriver { reason: reason.to_owned() }, text::card_no_driver(reason)),
+            (CudaError::NoCard, text::CARD_NONE.into()),
+            (CudaError::NoSuchCard { index: 3, n_cards: 1 }, text::card_not_there(3_u64, 1_u64)),
+            (
+                CudaError::NoRoomForContext { name: name(), total_bytes: 12 << 30 },
+                text::card_no_room(name(), size(12 << 30)),
+            ),
+            (
+                CudaError::OutOfDeviceMemory { requested_bytes: 5 << 30, free_bytes: 1 << 30 },
+                text::card_out_of_memory(size(5 << 30), size(1 << 30)),
+            ),
+        ];
+        for (error, text) in errors {
+            assert_eq!(CardError::from(error).to_string(), text.to_string());
+            is_said(&text);
+        }
+        let code = "an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)";
+        for culprit in [
+            text::culprit_kernel("adamw"),
+            text::culprit_among(12_u64, "adamw", "HEADROOM_CUDA_SYNC=1"),
+            text::CULPRIT_NOBODY.into(),
+        ] {
+            is_said(&text::card_fault(code, culprit, "kernels/src/cuda/device.rs:7"));
+        }
+    }
+
+    /// The sentence becomes what its text says in each language.
+    #[track_caller]
+    fn is_said(text: &Text) {
+        for language in ["zh", "ja", "de"] {
+            let table = table(language);
+            assert_eq!(table.translated(&text.to_string()), table.say(text), "{language}");
+        }
     }
 }

@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_shared::gpt::{GptConfig, GptConfigError, GptShape};
+use headroom_shared::{
+    gpt::{GptConfig, GptConfigError, GptShape},
+    text,
+};
 use thiserror::Error;
 
 use super::{
@@ -24,7 +27,7 @@ pub enum ModelError {
     #[error(transparent)]
     Shape(#[from] GptConfigError),
     /// A vocabulary that the data leave.
-    #[error("the model has {model} tokens, and the data set {dataset} has {data}")]
+    #[error("{}", text::other_vocabulary(*model, dataset.as_str(), *data))]
     Vocabulary {
         /// The model's.
         model: u64,
@@ -63,22 +66,38 @@ impl ModelError {
     }
 }
 
+/// The token ids of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// All are below this.
+    pub count: u64,
+    /// Whether the data say so; else one beyond the model is found as it is read.
+    pub is_known: bool,
+}
+
+impl Ids {
+    /// Those of a data set: without a meta.pkl nothing says how many there are.
+    #[must_use]
+    pub fn of(dataset: &Dataset) -> Self {
+        Self { count: u64::from(dataset.vocab_size()), is_known: dataset.has_meta() }
+    }
+}
+
 /// A fresh model's shape: its vocabulary is the data's where no key says it.
 ///
 /// # Errors
 /// There is none such, or it has fewer tokens than the data.
-pub fn fresh(run: &RunSettings, dataset: &Dataset) -> Result<GptConfig, ModelError> {
-    let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { u64::from(dataset.vocab_size()) };
-    enough(GptConfig::new(GptShape { vocab_size, ..run.shape })?, run, dataset)
+pub fn fresh(run: &RunSettings, ids: Ids) -> Result<GptConfig, ModelError> {
+    let vocab_size = if run.names_vocab_size { run.shape.vocab_size } else { ids.count };
+    enough(GptConfig::new(GptShape { vocab_size, ..run.shape })?, run, ids)
 }
 
 /// A model that has a row for every token of the data.
 ///
 /// # Errors
 /// It has fewer.
-pub fn enough(gpt: GptConfig, run: &RunSettings, dataset: &Dataset) -> Result<GptConfig, ModelError> {
-    // Without a meta.pkl nothing says how many ids there are; one beyond the model is found as it is read.
-    let needed = if dataset.has_meta() { u64::from(dataset.vocab_size()) } else { 0 };
+pub fn enough(gpt: GptConfig, run: &RunSettings, ids: Ids) -> Result<GptConfig, ModelError> {
+    let needed = if ids.is_known { ids.count } else { 0 };
     match gpt.vocab_size() {
         model if model < needed => Err(ModelError::Vocabulary { model, data: needed, dataset: run.dataset.clone() }),
         _ => Ok(gpt),
@@ -90,10 +109,10 @@ pub fn enough(gpt: GptConfig, run: &RunSettings, dataset: &Dataset) -> Result<Gp
 /// # Errors
 /// What the run would end with before its first iteration for want of a model.
 pub fn check(run: &RunSettings, dataset: &Dataset, here: &Path) -> Result<GptConfig, ModelError> {
-    let InitFrom::Weights(name) = &run.init_from else { return fresh(run, dataset) };
+    let InitFrom::Weights(name) = &run.init_from else { return fresh(run, Ids::of(dataset)) };
     let gpt = Pretrained::shape(&weights(name, here)?)?;
     let block_size = run.shape.block_size.min(gpt.block_size());
-    enough(GptConfig::new(GptShape { block_size, dropout: run.shape.dropout, ..gpt.shape() })?, run, dataset)
+    enough(GptConfig::new(GptShape { block_size, dropout: run.shape.dropout, ..gpt.shape() })?, run, Ids::of(dataset))
 }
 
 /// Where weights of that name are: the path itself, from `here`, or what Hugging Face's tools have downloaded.

@@ -5,6 +5,7 @@
 //! and how a person asks, is not known here.
 
 use std::{
+    ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -19,12 +20,17 @@ use headroom_kernels::{
     training::{Moments, Training, TrainingError},
     weights::Tokenizer,
 };
-use headroom_shared::gpt::GptConfig;
+use headroom_shared::{
+    gpt::GptConfig,
+    text::{self, Key},
+};
 use serde_json::{Map, Value as Json, json};
 use thiserror::Error;
 
 use super::{
     checkpoint::{CheckpointError, Meta, State, Store, Tensors, Written},
+    divergence::{Losses, Lost, PATIENCE},
+    pace::Pace,
     settings::RunSettings,
 };
 use crate::data::dataset::{Dataset, DatasetError, Split};
@@ -42,9 +48,21 @@ mod streams {
     pub const DROPOUT: u64 = 3 << 32;
 }
 
+/// How often a long evaluation says how far it is: it is nothing to read every batch of, and silence looks like a hang.
+const EVALUATING_EVERY: Duration = Duration::from_secs(5);
+
 /// What happens in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// An evaluation that takes its time.
+    Evaluating {
+        /// Iterations that are done.
+        iter: u64,
+        /// Batches that are evaluated.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
     /// An evaluation.
     Evaluated {
         /// Iterations that are done.
@@ -101,7 +119,9 @@ pub enum Ending {
     /// It did all it was to do.
     Done,
     /// It was asked to stop, and saved what it had.
-    Stopped,
+    Saved,
+    /// It was asked to stop when it had forgotten most of what it learnt, and left what was saved before.
+    NotSaved,
 }
 
 /// What to do where a checkpoint cannot be written.
@@ -129,22 +149,36 @@ pub enum RunError {
         iter: u64,
     },
     /// What computes.
-    #[error("iteration {iter} could not be computed: {error}")]
+    #[error("{}", text::run_not_computed(*iter, error.to_string()))]
     Training {
         /// Why; a kernel that did it is named.
-        error: TrainingError,
+        error: Box<TrainingError>,
         /// Iterations that are done.
         iter: u64,
+        /// The iteration of the checkpoint that there is.
+        kept: Option<u64>,
     },
     /// Nothing can be learnt from here on.
-    #[error("{what} of iteration {iter} is {value}: the run has diverged")]
+    #[error("{}", text::run_diverged(*what, *iter, value.to_string()))]
     Diverged {
         /// The iteration.
         iter: u64,
         /// What is no number there.
-        what: &'static str,
+        what: Key,
         /// What it is instead.
         value: f64,
+        /// The iteration of the checkpoint that there is.
+        kept: Option<u64>,
+    },
+    /// What was learnt is lost, though all values are numbers.
+    #[error("{}", text::run_forgot(decimal(lost.limit), PATIENCE, decimal(lost.best), *iter))]
+    Forgot {
+        /// The iteration.
+        iter: u64,
+        /// What it was and is.
+        lost: Lost,
+        /// The iteration of the checkpoint that there is.
+        kept: Option<u64>,
     },
 }
 
@@ -155,14 +189,18 @@ impl RunError {
         match self {
             Self::Data(error) => error.hint(),
             Self::Checkpoint { error, .. } => error.hint(),
-            Self::Training { .. } => {
-                Some("the last checkpoint is as it was: --init_from=resume goes on from it".to_owned())
+            Self::Training { kept, .. } => kept.map(|iter| text::try_resume(iter).to_string()),
+            Self::Diverged { kept, .. } | Self::Forgot { kept, .. } => {
+                let kept = kept.map_or_else(String::new, |iter| format!("; {}", text::try_last_checkpoint(iter)));
+                Some(format!("{}{kept}", text::TRY_SLOWER))
             }
-            Self::Diverged { .. } => Some(
-                "a smaller --learning_rate=, or a longer --warmup_iters=; the last checkpoint is as it was".to_owned(),
-            ),
         }
     }
+}
+
+/// A loss, as a person reads it.
+fn decimal(loss: f64) -> String {
+    format!("{loss:.2}")
 }
 
 /// A run that is ready to start.
@@ -183,6 +221,8 @@ pub struct Run<'a> {
     pub store: &'a Store,
     /// Where it stands.
     pub state: State,
+    /// The iteration of the checkpoint that it goes on from, or that it saved.
+    pub kept: Option<u64>,
     /// Operations a second that the threads or the card can; none where that is not known.
     pub peak_flops: Option<f64>,
     /// What to do where a checkpoint cannot be written.
@@ -193,15 +233,18 @@ impl Run<'_> {
     /// Runs to the end, or until `stop` is set. `tell` gets every event.
     ///
     /// # Errors
-    /// The data cannot be read, a checkpoint cannot be written, or the loss is no number any more.
+    /// The data cannot be read, a checkpoint cannot be written, or the run has diverged.
     pub fn run(mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Event)) -> Result<Ending, RunError> {
         let mut pace = Pace::new(&self);
+        let mut losses = Losses::new(self.gpt.vocab_size());
         let mut evaluated_at = None;
         loop {
             let iter = self.state.iter_num;
             if iter.is_multiple_of(self.settings.eval_interval) {
                 let start = Instant::now();
-                self.evaluate(tell)?;
+                if self.evaluate(&losses, stop, tell)?.is_break() {
+                    return self.stopped(&losses, tell);
+                }
                 evaluated_at = Some(iter);
                 pace.evaluated(start.elapsed());
                 if iter == 0 && self.settings.eval_only {
@@ -209,6 +252,9 @@ impl Run<'_> {
                 }
             }
             if iter > self.settings.max_iters {
+                if let Some(lost) = losses.forgetting() {
+                    return Err(RunError::Forgot { iter, lost, kept: self.kept });
+                }
                 // nanoGPT leaves what it learnt since its last evaluation.
                 if self.settings.always_save_checkpoint && evaluated_at != Some(iter) && pace.iteration.is_some() {
                     self.save_or_fail(tell)?;
@@ -216,36 +262,73 @@ impl Run<'_> {
                 return Ok(Ending::Done);
             }
             if stop.load(Ordering::Relaxed) {
-                self.save_or_fail(tell)?;
-                return Ok(Ending::Stopped);
+                return self.stopped(&losses, tell);
             }
             let start = Instant::now();
             let (loss, learning_rate, gradient_norm) = self.iterate(iter)?;
             self.state.iter_num += 1;
             let time = start.elapsed();
             pace.stepped(time);
+            losses.push(loss);
             if iter.is_multiple_of(self.settings.log_interval) {
                 let (tokens_per_second, mfu, time_left) = pace.told(&self, iter);
                 let step = Step { iter, loss, learning_rate, gradient_norm, time, tokens_per_second, mfu, time_left };
                 tell(Event::Stepped(step));
             }
+            if let Some(lost) = losses.diverged() {
+                return Err(RunError::Forgot { iter, lost, kept: self.kept });
+            }
         }
     }
 
-    fn evaluate(&mut self, tell: &mut dyn FnMut(Event)) -> Result<(), RunError> {
+    /// Saves what there is, unless it is saved or worth nothing.
+    fn stopped(&mut self, losses: &Losses, tell: &mut dyn FnMut(Event)) -> Result<Ending, RunError> {
+        if let Some(lost) = losses.forgetting() {
+            tell(Event::NotSaved { iter: self.state.iter_num, why: self.worth_nothing(lost) });
+            return Ok(Ending::NotSaved);
+        }
+        if self.kept != Some(self.state.iter_num) {
+            self.save_or_fail(tell)?;
+        }
+        Ok(Ending::Saved)
+    }
+
+    /// Why no checkpoint is made of this.
+    fn worth_nothing(&self, Lost { best, limit }: Lost) -> String {
+        let kept = self.kept.map_or_else(String::new, |iter| format!("; {}", text::try_last_checkpoint(iter)));
+        format!("{}{kept}", text::save_forgot(decimal(limit), decimal(best)))
+    }
+
+    /// Tells what the model knows, and saves it; breaks off where it is to stop.
+    fn evaluate(
+        &mut self,
+        losses: &Losses,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<ControlFlow<()>, RunError> {
         let iter = self.state.iter_num;
-        let train_loss = self.mean_loss(Split::Train)?;
-        let val_loss = self.mean_loss(Split::Val)?;
+        let mut told = Instant::now();
+        let Some(train_loss) = self.mean_loss(Split::Train, stop, &mut told, tell)? else {
+            return Ok(ControlFlow::Break(()));
+        };
+        let Some(val_loss) = self.mean_loss(Split::Val, stop, &mut told, tell)? else {
+            return Ok(ControlFlow::Break(()));
+        };
         let learning_rate = self.settings.schedule.at(iter);
         tell(Event::Evaluated { iter, train_loss, val_loss, learning_rate });
         // What gives no loss is not written over a checkpoint that does.
-        numbers(iter, [("the training loss", train_loss), ("the validation loss", val_loss)])?;
+        self.numbers([(text::DIVERGED_TRAIN_LOSS, train_loss), (text::DIVERGED_VAL_LOSS, val_loss)])?;
         let improves = self.state.best_val_loss.is_none_or(|best| val_loss < best);
         if improves {
             self.state.best_val_loss = Some(val_loss);
         }
         if iter == 0 || !(improves || self.settings.always_save_checkpoint) {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
+        }
+        // Nor what has forgotten most of it.
+        if let Some(lost) = losses.forgot(train_loss) {
+            tell(Event::NotSaved { iter, why: self.worth_nothing(lost) });
+            return Ok(ControlFlow::Continue(()));
         }
         match self.save()? {
             Ok(Written { bytes }) => tell(Event::Saved { iter, bytes }),
@@ -255,20 +338,34 @@ impl Run<'_> {
                 tell(Event::NotSaved { iter, why: format!("{error}{hint}") });
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// nanoGPT's `estimate_loss` of one half of the data.
-    fn mean_loss(&mut self, split: Split) -> Result<f64, RunError> {
+    /// nanoGPT's `estimate_loss` of one half of the data; none where it is to stop before all of it is read.
+    fn mean_loss(
+        &mut self,
+        split: Split,
+        stop: &AtomicBool,
+        told: &mut Instant,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<Option<f64>, RunError> {
         let settings = self.settings;
         let which = if split == Split::Train { 0 } else { 1 };
         let mut sum = 0.0;
-        for batch in 0..settings.eval_iters {
-            let batch = (self.state.iter_num * 2 + which) * settings.eval_iters + batch;
+        for i in 0..settings.eval_iters {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if told.elapsed() >= EVALUATING_EVERY {
+                *told = Instant::now();
+                let (done, of) = (which * settings.eval_iters + i, 2 * settings.eval_iters);
+                tell(Event::Evaluating { iter: self.state.iter_num, done, of });
+            }
+            let batch = (self.state.iter_num * 2 + which) * settings.eval_iters + i;
             self.fetch(split, streams::EVAL_BATCHES, batch)?;
             sum += self.trainer.loss().map_err(|error| self.failed(error))?;
         }
-        Ok(sum / settings.eval_iters as f64)
+        Ok(Some(sum / settings.eval_iters as f64))
     }
 
     /// Reads batch number `batch` of a stream.
@@ -283,7 +380,7 @@ impl Run<'_> {
     }
 
     fn failed(&self, error: TrainingError) -> RunError {
-        RunError::Training { error, iter: self.state.iter_num }
+        RunError::Training { error: Box::new(error), iter: self.state.iter_num, kept: self.kept }
     }
 
     /// One update: its loss, what it learnt with, and the gradients' norm. Where one is no number nothing is updated.
@@ -302,7 +399,7 @@ impl Run<'_> {
             loss += self.trainer.micro_step(micro).map_err(|error| self.failed(error))? / micro_steps as f64;
         }
         let norm = self.trainer.gradient_norm().map_err(|error| self.failed(error))?;
-        numbers(iter, [("the loss", loss), ("the gradients' norm", norm)])?;
+        self.numbers([(text::DIVERGED_LOSS, loss), (text::DIVERGED_NORM, norm)])?;
         let learning_rate = settings.schedule.at(iter);
         self.state.optimizer_step += 1;
         let adamw = AdamW {
@@ -342,62 +439,20 @@ impl Run<'_> {
         let Moments { exp_avg, exp_avg_sq } = self.trainer.moments().map_err(|error| self.failed(error))?;
         // An update can overflow after a loss that was a number.
         if let Some(&value) = params.iter().find(|value| !value.is_finite()) {
-            let (iter, what) = (self.state.iter_num, "a weight");
-            return Err(RunError::Diverged { iter, what, value: value.into() });
+            let (iter, what) = (self.state.iter_num, text::DIVERGED_WEIGHT);
+            return Err(RunError::Diverged { iter, what, value: value.into(), kept: self.kept });
         }
-        Ok(self.store.save(&meta, Tensors { params: &params, exp_avg: &exp_avg, exp_avg_sq: &exp_avg_sq }))
-    }
-}
-
-/// Says which value is no number.
-fn numbers(iter: u64, values: [(&'static str, f64); 2]) -> Result<(), RunError> {
-    let broken = values.into_iter().find(|(_, value)| !value.is_finite());
-    broken.map_or(Ok(()), |(what, value)| Err(RunError::Diverged { iter, what, value }))
-}
-
-/// How fast a run goes.
-struct Pace {
-    /// A moving mean over iterations; none before the first.
-    iteration: Option<f64>,
-    evaluation_seconds: f64,
-    /// Since the last iteration told.
-    seconds: f64,
-    iterations: u64,
-    operations_a_token: f64,
-}
-
-impl Pace {
-    fn new(run: &Run<'_>) -> Self {
-        let shape = run.gpt.shape();
-        let [l, c, t] = [shape.n_layer, shape.n_embd, shape.block_size].map(|n| n as f64);
-        let positions = shape.block_size.saturating_mul(shape.n_embd);
-        let weights = run.gpt.n_parameters().unwrap_or(u64::MAX).saturating_sub(positions) as f64;
-        // nanoGPT's estimate_mfu, after arXiv:2204.02311, appendix B.
-        let operations_a_token = 6.0 * weights + 12.0 * l * c * t;
-        Self { iteration: None, evaluation_seconds: 0.0, seconds: 0.0, iterations: 0, operations_a_token }
+        let saved = self.store.save(&meta, Tensors { params: &params, exp_avg: &exp_avg, exp_avg_sq: &exp_avg_sq });
+        if saved.is_ok() {
+            self.kept = Some(self.state.iter_num);
+        }
+        Ok(saved)
     }
 
-    fn evaluated(&mut self, time: Duration) {
-        self.evaluation_seconds = time.as_secs_f64();
-    }
-
-    fn stepped(&mut self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        self.seconds += seconds;
-        self.iterations += 1;
-        self.iteration = Some(self.iteration.map_or(seconds, |mean| 0.95 * mean + 0.05 * seconds));
-    }
-
-    /// Tokens a second, the share of what the threads or the card can, and what is left; counted anew from here.
-    fn told(&mut self, run: &Run<'_>, iter: u64) -> (f64, Option<f64>, Duration) {
-        let settings = run.settings;
-        let tokens = settings.batch_size * settings.gradient_accumulation_steps * run.gpt.block_size();
-        let tokens_per_second = (tokens * self.iterations) as f64 / self.seconds.max(1e-9);
-        let left = settings.max_iters.saturating_sub(iter);
-        let evaluations = settings.max_iters / settings.eval_interval - iter / settings.eval_interval;
-        let seconds = self.iteration.unwrap_or_default() * left as f64 + self.evaluation_seconds * evaluations as f64;
-        (self.seconds, self.iterations) = (0.0, 0);
-        let mfu = run.peak_flops.map(|peak| tokens_per_second * self.operations_a_token / peak);
-        (tokens_per_second, mfu, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    /// Says which value is no number.
+    fn numbers(&self, values: [(Key, f64); 2]) -> Result<(), RunError> {
+        let (iter, kept) = (self.state.iter_num, self.kept);
+        let broken = values.into_iter().find(|(_, value)| !value.is_finite());
+        broken.map_or(Ok(()), |(what, value)| Err(RunError::Diverged { iter, what, value, kept }))
     }
 }

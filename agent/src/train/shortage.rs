@@ -1,11 +1,9 @@
 //! A card's memory does not suffice: what is missing, who has it, and what to try.
 
-use std::fmt;
-
 use headroom_shared::{
     gpt::buffers::cuda::{CudaTraining, Multiplier, Recompute},
     protocol::gpu::Process,
-    units::human_size,
+    text::{self, Part, Text},
 };
 use thiserror::Error;
 
@@ -49,31 +47,21 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    fn text(&self) -> String {
+    fn text(&self) -> Text {
         let Room { free_bytes, reserve_bytes, .. } = self.room;
         let usable_bytes = self.room.usable_bytes();
-        let needed = human_size(self.needed_bytes);
-        let again = if self.is_least { " with everything computed again" } else { "" };
-        let card = &self.card;
-        let said = match self.moment {
-            Moment::Plan => format!("the run takes {needed}{again}, and {} of {card}", human_size(usable_bytes)),
-            Moment::Allocation => {
-                format!(
-                    "the {needed} that were planned{again} are free no more: {} of {card}",
-                    human_size(usable_bytes)
-                )
-            }
-        };
+        let needed = text::size(self.needed_bytes);
+        let needed = if self.is_least { Part::of(&text::shortage_least(needed)) } else { needed };
         let missing = match self.needed_bytes.saturating_sub(usable_bytes) {
-            0 => "it does not lie together".to_owned(),
-            missing => format!("{} are missing", human_size(missing)),
+            0 => text::SHORTAGE_APART.to_string(),
+            missing => text::shortage_missing(text::size(missing)).to_string(),
         };
-        format!(
-            "{said}{MAY_BE_TAKEN}{} are free, of which {} are left alone): {missing}{}",
-            human_size(free_bytes),
-            human_size(reserve_bytes),
-            held(self.holders.as_deref().unwrap_or_default())
-        )
+        let missing = held(missing, self.holders.as_deref().unwrap_or_default());
+        let [usable, free, reserve] = [usable_bytes, free_bytes, reserve_bytes].map(text::size);
+        match self.moment {
+            Moment::Plan => text::shortage_plan(needed, usable, self.card.as_str(), free, reserve, missing),
+            Moment::Allocation => text::shortage_allocation(needed, usable, self.card.as_str(), free, reserve, missing),
+        }
     }
 
     /// What to try.
@@ -81,18 +69,16 @@ impl Shortage {
     pub fn hint(&self) -> String {
         let mut tries = vec![];
         if !self.is_least {
-            tries.push("--recompute=auto computes again as much as it takes".to_owned());
+            tries.push(text::TRY_RECOMPUTE.into());
         }
         if let Some(batch_size) = self.fitting_batch_size.filter(|&fitting| fitting < self.batch_size) {
-            tries.push(format!(
-                "--batch_size={batch_size} fits, with more --gradient_accumulation_steps= for the same tokens"
-            ));
+            tries.push(text::try_batch_size(batch_size));
         }
         if self.holders.as_ref().is_some_and(|holders| !holders.is_empty()) {
-            tries.push("end what holds memory".to_owned());
+            tries.push(text::TRY_END_HOLDERS.into());
         }
-        tries.push("--device=cpu trains on the CPU".to_owned());
-        tries.join("; ")
+        tries.push(text::TRY_CPU.into());
+        joined(&tries)
     }
 }
 
@@ -114,30 +100,93 @@ pub(super) fn fitting_batch_size(asked: &Asked<'_>, usable_bytes: u64, multiplie
     (fitting > 0).then_some(fitting)
 }
 
-/// Who holds memory, as the end of a sentence; nothing where nobody is known to.
-pub(super) fn held(holders: &[Process]) -> String {
-    if holders.is_empty() {
-        return String::new();
-    }
-    let mut names: Vec<String> = holders.iter().take(HOLDERS_TOLD).map(|process| Holder(process).to_string()).collect();
-    if holders.len() > HOLDERS_TOLD {
-        names.push(format!("{} more", holders.len() - HOLDERS_TOLD));
-    }
-    format!("; others on the card: {}", names.join(", "))
+/// What can be tried, as a hint has it.
+pub(super) fn joined(tries: &[Text]) -> String {
+    tries.iter().map(Text::to_string).collect::<Vec<_>>().join("; ")
 }
 
-struct Holder<'a>(&'a Process);
+/// A sentence with who holds memory; as it is where nobody is known to.
+pub(super) fn held(missing: String, holders: &[Process]) -> String {
+    if holders.is_empty() {
+        return missing;
+    }
+    let mut names: Vec<String> = holders.iter().take(HOLDERS_TOLD).map(|process| holder(process).to_string()).collect();
+    if holders.len() > HOLDERS_TOLD {
+        names.push(text::holders_more(holders.len() - HOLDERS_TOLD).to_string());
+    }
+    text::shortage_held(missing, names.join(", ")).to_string()
+}
 
-impl fmt::Display for Holder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Process { pid, name, memory_used_bytes, .. } = self.0;
-        match name.get() {
-            Some(name) => write!(f, "{name} (process {pid})")?,
-            None => write!(f, "process {pid}")?,
+fn holder(process: &Process) -> Text {
+    let pid = u64::from(process.pid);
+    let holder = match process.name.get() {
+        Some(name) => text::holder_named(name.as_str(), pid),
+        None => text::holder_unnamed(pid),
+    };
+    match process.memory_used_bytes.get() {
+        Some(&bytes) => text::holder_with(holder, text::size(bytes)),
+        None => holder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headroom_shared::{
+        protocol::reading::{Reading, Why},
+        text::table,
+    };
+
+    use super::*;
+
+    fn process(pid: u32, name: Option<&str>, bytes: Option<u64>) -> Process {
+        let unknown = Why::NotVisible;
+        Process {
+            pid,
+            name: name.map_or_else(|| Reading::missing(unknown), |name| Reading::Is(name.to_owned())),
+            user: Reading::missing(unknown),
+            memory_used_bytes: bytes.map_or_else(|| Reading::missing(unknown), Reading::Is),
+            run: None,
         }
-        if let Some(&bytes) = memory_used_bytes.get() {
-            write!(f, " with {}", human_size(bytes))?;
+    }
+
+    #[test]
+    fn what_is_missing_is_said_in_every_language() {
+        const GIB: u64 = 1 << 30;
+        let holders = vec![process(7, Some("python train.py"), Some(3 * GIB)), process(9, None, None)];
+        let shortage = Shortage {
+            card: "NVIDIA GeForce RTX 4070 (cuda:0)".to_owned(),
+            needed_bytes: 12 * GIB,
+            room: Room { total_bytes: 12 * GIB, free_bytes: 9 * GIB, reserve_bytes: GIB / 2 },
+            moment: Moment::Plan,
+            is_least: true,
+            batch_size: 64,
+            fitting_batch_size: Some(32),
+            holders: Some(holders),
+        };
+        assert_eq!(
+            shortage.to_string(),
+            "the run takes 12.00 GiB with everything computed again, and 8.50 GiB of NVIDIA GeForce RTX 4070 (cuda:0) may \
+             be taken (9.00 GiB are free, of which 512 MiB are left alone): 3.50 GiB are missing; others on the card: \
+             python train.py (process 7) with 3.00 GiB, process 9"
+        );
+        let german = |words: &str| table("de").translated(words);
+        assert_eq!(
+            german(&shortage.to_string()),
+            "der Lauf braucht 12,00 GiB selbst bei vollständiger Neuberechnung, und belegen darf er 8,50 GiB von NVIDIA \
+             GeForce RTX 4070 (cuda:0) (9,00 GiB sind frei, davon bleiben 512 MiB unberührt): es fehlen 3,50 GiB; andere \
+             auf der Karte: python train.py (Prozess 7) mit 3,00 GiB, Prozess 9"
+        );
+        let hint = format!("hint: {}", Shortage { is_least: false, ..shortage.clone() }.hint());
+        assert_eq!(
+            german(&hint),
+            "Hinweis: --recompute=auto berechnet so viel neu wie nötig; --batch_size=32 passt, mit mehr \
+             --gradient_accumulation_steps= für gleich viele Token; beenden, was Speicher belegt; --device=cpu trainiert \
+             auf der CPU"
+        );
+        let later = Shortage { moment: Moment::Allocation, is_least: false, holders: None, ..shortage };
+        for language in ["zh", "ja"] {
+            let said = table(language).translated(&later.to_string());
+            assert!(!said.contains("planned") && !said.contains("are free"), "{said}");
         }
-        Ok(())
     }
 }

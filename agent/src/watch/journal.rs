@@ -26,6 +26,7 @@ use headroom_shared::{
         run::{Cause, Contradiction, Iteration, RunStatus},
     },
     session::DEFAULT_GPU,
+    text,
 };
 
 use super::{
@@ -47,8 +48,6 @@ const ITERATIONS_PER_SECOND: u32 = 10;
 
 /// The signal by which the kernel kills.
 const SIGKILL: i32 = 9;
-/// What is said of a run that it killed.
-const OUT_OF_MEMORY: &str = "The kernel killed it: the machine, or what it was given of it, ran out of memory.";
 
 /// Where events go.
 pub trait Record: Send {
@@ -421,7 +420,7 @@ impl Journal {
         let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
         let is_too_little = words.as_deref().is_some_and(builtin::says_too_little);
         let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
-        let killed = is_out_of_memory.then(|| OUT_OF_MEMORY.to_owned());
+        let killed = is_out_of_memory.then(|| text::RUN_KILLED.to_string());
         let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
         if !said.is_empty() {
             self.append(What::RunExplained { message: said.join("\n\n"), xid });

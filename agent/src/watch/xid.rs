@@ -1,30 +1,33 @@
 //! The driver's errors of cards in words: the best known, as NVIDIA's catalogue of Xids has them
 //! (<https://docs.nvidia.com/deploy/xid-errors/>).
 
+use headroom_shared::text::{self, Key};
+
 /// A sentence of an error.
 pub fn sentence(xid: u64) -> String {
     match meaning(xid) {
-        Some(meaning) => format!("The driver reported Xid {xid} of its card: {meaning}."),
-        None => format!("The driver reported Xid {xid} of its card."),
+        Some(meaning) => text::xid_reported(xid, meaning),
+        None => text::xid_unnamed(xid),
     }
+    .to_string()
 }
 
-fn meaning(xid: u64) -> Option<&'static str> {
+fn meaning(xid: u64) -> Option<Key> {
     Some(match xid {
-        13 => "a kernel did what the card cannot, as an access out of bounds",
-        31 => "a kernel touched memory that is not its own",
-        43 => "a kernel was ended after an error of its program",
-        45 => "what was running was ended, as after an error before it or by a signal",
-        48 => "an error in its memory that could not be mended",
-        61 | 62 => "its own controller halted",
-        63 => "a broken part of its memory was taken out of use",
-        64 => "a broken part of its memory could not be taken out of use",
-        74 => "an error of NVLink",
-        79 => "the GPU has fallen off the bus",
-        92 => "many errors in its memory had to be mended",
-        94 => "an error in its memory that was contained, and ended the program it hit",
-        95 => "an error in its memory that was not contained; the card has to be reset",
-        119 | 120 => "its system processor (GSP) did not answer",
+        13 => text::XID_13,
+        31 => text::XID_31,
+        43 => text::XID_43,
+        45 => text::XID_45,
+        48 => text::XID_48,
+        61 | 62 => text::XID_61,
+        63 => text::XID_63,
+        64 => text::XID_64,
+        74 => text::XID_74,
+        79 => text::XID_79,
+        92 => text::XID_92,
+        94 => text::XID_94,
+        95 => text::XID_95,
+        119 | 120 => text::XID_119,
         _ => return None,
     })
 }

@@ -198,6 +198,63 @@ fn a_run_that_diverges_keeps_its_checkpoint() {
 }
 
 #[test]
+fn a_run_that_forgets_what_it_learnt_stops_and_keeps_its_checkpoint() {
+    let folder = folder();
+    let learnt = ["--max_iters=300", "--eval_interval=300", "--warmup_iters=10", "--decay_lr=False", "--dropout=0.0"];
+    finished(&mut tiny(folder.path(), &learnt));
+    // It begins with what it knows and learns ever faster; its gradients are clipped, so that no value overflows.
+    let wild = [
+        "--init_from=resume",
+        "--max_iters=100000",
+        "--learning_rate=50.0",
+        "--decay_lr=True",
+        "--warmup_iters=200000",
+        "--lr_decay_iters=200001",
+        "--grad_clip=1.0",
+        "--eval_interval=150",
+        "--always_save_checkpoint=True",
+    ];
+    let output = tiny(folder.path(), &wild).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for words in ["checkpoint not saved: the loss is above", "the run has diverged", "hint:"] {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
+    let is_number = |loss: &String| loss.parse::<f64>().is_ok_and(f64::is_finite);
+    assert!(losses(&output.stdout).values().all(is_number), "no value overflowed");
+    // It learnt on while it was slow. What is kept is of then, and knows it still.
+    let number = |before: &str| {
+        let rest = said.rsplit_once(before).expect("it is said").1;
+        rest.split(' ').next().and_then(|word| word.parse::<f64>().ok()).expect("a number")
+    };
+    let (kept, limit) = (number("the checkpoint of iteration "), number("the loss has been above "));
+    assert!(kept >= 300.0, "{said}");
+    let more = ["--init_from=resume", &format!("--max_iters={kept}"), "--eval_interval=100000"];
+    let resumed = losses(&finished(&mut tiny(folder.path(), &more)).stdout);
+    let (iter, loss) = resumed.first_key_value().expect("an iteration");
+    assert_eq!(iter.to_string(), kept.to_string());
+    assert!(loss.parse::<f64>().is_ok_and(|loss| loss < limit), "{loss} is not below {limit}");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_interrupt_key_ends_an_evaluation() {
+    let folder = folder();
+    // It would take hours. What it prints first says how far it is.
+    let (child, first) = started(folder.path(), &["--eval_iters=1000000000"]);
+    let first: Value = serde_json::from_slice(&first).expect("JSON");
+    assert!(first["evaluated_batches"].as_u64().is_some_and(|done| done > 0), "{first}");
+    assert_eq!(first["of_batches"], 2_000_000_000_u64);
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is there");
+    assert!(killed.success());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let more = ["--init_from=resume", "--eval_iters=1", "--max_iters=2"];
+    let resumed = losses(&finished(&mut tiny(folder.path(), &more)).stdout);
+    assert_eq!(resumed.keys().next(), Some(&0), "it had done nothing yet");
+}
+
+#[test]
 fn a_model_that_learnt_writes_what_it_learnt() {
     let folder = folder();
     let learn = [

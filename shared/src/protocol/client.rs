@@ -62,12 +62,13 @@ mod tests {
     #[test]
     fn a_greeting_is_read() {
         for after in [None, Some(super::super::After { time_ms: u64::MAX, event: 7 })] {
-            let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token: "0".repeat(64), after };
+            let hello =
+                ClientMessage::Hello { protocol: PROTOCOL_VERSION, token: "0".repeat(64), after, language: None };
             let text = serde_json::to_string(&hello).expect("a message");
             assert_eq!(read_client_message(&text), Ok(hello));
         }
         // A field of a later minor form is no reason to refuse.
-        read_client_message(r#"{"type":"hello","protocol":1,"token":"x","language":"ja"}"#).expect("a greeting");
+        read_client_message(r#"{"type":"hello","protocol":1,"token":"x","zone":"JST"}"#).expect("a greeting");
     }
 
     #[test]

@@ -211,9 +211,12 @@ fn clients_say_what_they_always_said() {
             protocol: 1,
             token: "0".repeat(64),
             after: Some(After { time_ms: START_MS, event: 3 }),
+            language: None,
         },
     );
-    check("client_hello_first", &ClientMessage::Hello { protocol: 1, token: "0".repeat(64), after: None });
+    let first = |language| ClientMessage::Hello { protocol: 1, token: "0".repeat(64), after: None, language };
+    check("client_hello_first", &first(None));
+    check("client_hello_german", &first(Some("de".to_owned())));
 }
 
 #[test]

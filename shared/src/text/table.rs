@@ -27,6 +27,8 @@ fn packed(language: &Language, is_fetched: impl Fn(&[&str]) -> bool) -> String {
         }
         out.push('\n');
     }
+    // What no line follows need not be told apart from what is not there.
+    out.truncate(out.trim_end_matches('\n').len());
     out
 }
 

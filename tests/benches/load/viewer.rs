@@ -116,7 +116,8 @@ pub async fn join(address: SocketAddr, token: &str) -> Result<WebSocketStream<Tc
     request.headers_mut().insert("Origin", format!("http://{address}").parse()?);
     let config = WebSocketConfig::default().read_buffer_size(READ_BYTES).write_buffer_size(0);
     let (mut socket, _) = client_async_with_config(request, stream, Some(config)).await?;
-    let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token: token.to_owned(), after: None };
+    let hello =
+        ClientMessage::Hello { protocol: PROTOCOL_VERSION, token: token.to_owned(), after: None, language: None };
     socket.send(Message::text(serde_json::to_string(&hello)?)).await?;
     match socket.next().await {
         Some(Ok(Message::Text(text))) => match serde_json::from_str(&text)? {

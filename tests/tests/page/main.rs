@@ -30,6 +30,7 @@ mod rig_card;
 mod rig_runs;
 #[cfg(unix)]
 mod rig_training;
+mod rig_words;
 mod rig_writes;
 mod static_host;
 mod targets;

@@ -100,7 +100,7 @@ fn a_pairing_link_is_used_once_and_leaves_the_address_at_once() {
         let body: Value = serde_json::from_str(&asked[0]).expect("JSON");
         assert_eq!((asked.len(), &body["code"]), (1, &json!(CODE)));
         assert!(body["name"].as_str().is_some_and(|name| name.contains("Chrome")), "{body}");
-        assert_eq!(agent.hellos()[0], json!({ "type": "hello", "protocol": 1, "token": TOKEN }));
+        assert_eq!(agent.hellos()[0], json!({ "type": "hello", "protocol": 1, "token": TOKEN, "language": "en" }));
         // The next visit needs no link.
         go(page, "diagnose").await;
         go(page, "rig").await;

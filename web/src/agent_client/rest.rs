@@ -13,6 +13,7 @@ use wasm_bindgen_futures::JsFuture;
 use web_sys::{Headers, RequestInit, Response, window};
 
 use crate::{
+    browser::language,
     state::rig::connection::Probe,
     text::{self, t},
 };
@@ -52,6 +53,8 @@ async fn send(
     token: Option<&str>,
     body: Option<&str>,
 ) -> Result<Response, Failed> {
+    // Refusals are shown as the agent words them.
+    headers.set("accept-language", &language()).map_err(words)?;
     if let Some(token) = token {
         headers.set("authorization", &format!("Bearer {token}")).map_err(words)?;
     }

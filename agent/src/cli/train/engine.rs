@@ -3,19 +3,23 @@
 use std::{thread, time::Duration};
 
 use headroom_kernels::{
+    cuda::CudaError,
     fast::{Trainer, gemm_rate},
     training::Training,
 };
-use headroom_shared::gpt::{
-    GptConfig,
-    buffers::{Buffers, cpu_training},
+use headroom_shared::{
+    gpt::{
+        GptConfig,
+        buffers::{Buffers, cpu_training},
+    },
+    units::human_size,
 };
 
 use super::{Error, options::Request};
 use crate::{
     cli::print,
     train::{
-        card::{self, Asked, Chosen, Place},
+        card::{self, Asked, CardError, Chosen, Elsewhere, Place},
         memory::available_bytes,
         settings::{Precision, RunSettings},
     },
@@ -36,6 +40,8 @@ pub enum Engine {
     },
     /// A card.
     Card(Box<Chosen>),
+    /// A card that is not here: planned and nothing else.
+    Elsewhere(Box<Elsewhere>),
 }
 
 /// A model that can learn.
@@ -74,6 +80,18 @@ impl Engine {
             }
             Place::Cpu(why) => why,
         };
+        if let (true, Some(vram_bytes), Some(why)) = (request.plan, request.vram_bytes, &why) {
+            let size = human_size(vram_bytes);
+            print::note(&format!(
+                "Planned for a card of {size} that nobody else uses, which is not this machine's: {why}.\n"
+            ));
+            return Ok(Self::Elsewhere(Box::new(Elsewhere::of(&asked(gpt, run, request), vram_bytes)?)));
+        }
+        for option in
+            [request.vram_bytes.map(|_| "--vram"), request.recompute.map(|_| "--recompute")].into_iter().flatten()
+        {
+            print::note(&format!("{option} is of cards: it changes nothing on the CPU.\n"));
+        }
         if let Some(why) = why {
             print::note(&format!("Trains on the CPU: {why}.\n"));
         }
@@ -87,6 +105,7 @@ impl Engine {
         match self {
             Self::Cpu { planned, .. } => planned.bytes(),
             Self::Card(chosen) => chosen.plan.bytes,
+            Self::Elsewhere(card) => card.plan.bytes,
         }
     }
 
@@ -96,6 +115,7 @@ impl Engine {
         match self {
             Self::Cpu { .. } => "cpu".to_owned(),
             Self::Card(chosen) => chosen.device_name(),
+            Self::Elsewhere(_) => "cuda".to_owned(),
         }
     }
 
@@ -113,6 +133,7 @@ impl Engine {
                 }
             }
             Self::Card(chosen) => Ok(chosen.check(&asked(gpt, run, request))?),
+            Self::Elsewhere(card) => Ok(card.check(&asked(gpt, run, request))?),
         }
     }
 
@@ -127,6 +148,7 @@ impl Engine {
                 let peak_flops = Some(gemm_rate(trainer.team(), RATE_TIME));
                 Ok(Ready { trainer: Box::new(trainer), peak_flops })
             }
+            Self::Elsewhere(_) => Err(CardError::from(CudaError::NoCard).into()),
             Self::Card(chosen) => {
                 let trainer = chosen.trainer(&asked(gpt, run, request))?;
                 for note in trainer.products().notes() {

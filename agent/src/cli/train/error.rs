@@ -5,7 +5,7 @@ use std::io;
 use headroom_kernels::{fast::TrainerError, training::TrainingError};
 use headroom_shared::{
     gpt::{GptConfigError, tensors::TensorTooLarge},
-    units::human_size,
+    text,
 };
 use thiserror::Error;
 
@@ -49,7 +49,7 @@ pub enum Error {
     #[error(transparent)]
     Tensor(#[from] TensorTooLarge),
     /// A model beyond this one.
-    #[error("the run takes {} of memory, and this machine has {} left", human_size(*planned_bytes), human_size(*available_bytes))]
+    #[error("{}", text::host_too_small(text::size(*planned_bytes), text::size(*available_bytes)))]
     DoesNotFit {
         /// What it takes.
         planned_bytes: u64,
@@ -86,9 +86,7 @@ impl Error {
             Self::Weights(error) => error.hint(),
             Self::Card(error) => error.hint(),
             Self::Run(error) => error.hint(),
-            Self::DoesNotFit { .. } => {
-                Some("a smaller --batch_size= takes less; `headroom train --plan` says what".to_owned())
-            }
+            Self::DoesNotFit { .. } => Some(format!("{}; {}", text::TRY_SMALLER_BATCH, text::TRY_PLAN)),
             Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Training(_) | Self::Signal(_) => None,
         }
     }

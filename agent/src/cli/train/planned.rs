@@ -1,5 +1,6 @@
 //! What a run is to allocate, in words and as JSON; what it did allocate, held against that.
 
+use headroom_kernels::cuda::{Own, Products};
 use headroom_shared::{
     gpt::{
         GptConfig,
@@ -9,12 +10,16 @@ use headroom_shared::{
         },
         tensors::Category,
     },
+    text::{self, Text},
     units::human_size,
 };
 use serde_json::{Map, Value as Json, json};
 
 use super::engine::Engine;
-use crate::train::{card::Chosen, memory::available_bytes};
+use crate::train::{
+    card::{Chosen, Room},
+    memory::available_bytes,
+};
 
 /// The schema's number.
 const SCHEMA: u32 = 1;
@@ -45,23 +50,28 @@ pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
         }
         Engine::Card(chosen) => {
             let Chosen { device, room, plan, fits, .. } = &**chosen;
-            json!({
-                "card": device.card().name,
-                "total_bytes": room.total_bytes,
-                "free_bytes": room.free_bytes,
-                "reserve_bytes": room.reserve_bytes,
-                "fits": fits,
-                "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
-                "chunk_rows": plan.chunk_rows,
-                "multiplied_by": chosen.multiplied_by(),
-                "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
-            })
+            on_card(Some(&device.card().name), room, plan, *fits, &chosen.multiplied_by())
         }
+        Engine::Elsewhere(card) => on_card(None, &card.room, &card.plan, card.fits, &Own.name()),
     };
     if let (Json::Object(document), Json::Object(more)) = (&mut document, more) {
         document.extend(more);
     }
     format!("{document:#}\n")
+}
+
+fn on_card(card: Option<&str>, room: &Room, plan: &CudaTraining, fits: bool, multiplied_by: &str) -> Json {
+    json!({
+        "card": card,
+        "total_bytes": room.total_bytes,
+        "free_bytes": room.free_bytes,
+        "reserve_bytes": room.reserve_bytes,
+        "fits": fits,
+        "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
+        "chunk_rows": plan.chunk_rows,
+        "multiplied_by": multiplied_by,
+        "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
+    })
 }
 
 fn buffer(buffer: &Buffer) -> Json {
@@ -86,6 +96,7 @@ fn categories(engine: &Engine) -> Vec<(Category, u64)> {
             Category::ALL.into_iter().map(|category| (category, of(category))).filter(|(_, bytes)| *bytes > 0).collect()
         }
         Engine::Card(chosen) => chosen.plan.fullest(),
+        Engine::Elsewhere(card) => card.plan.fullest(),
     }
 }
 
@@ -98,51 +109,61 @@ pub fn words(engine: &Engine) -> String {
     for (category, bytes) in &categories {
         line(*bytes, &category.text().to_string());
     }
-    if let Engine::Card(chosen) = engine {
-        let in_fullest: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
-        line(bytes.saturating_sub(in_fullest), "between buffers, and of other moments than the fullest");
-        text.push_str(&format!("Computed again in backward: {}.\n", levels(&chosen.plan)));
-        let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        text.push_str(&format!("Matrices are multiplied by {}{why}.\n", chosen.multiplied_by()));
-        text.push_str(&format!(
-            "Free on the card: {} of {}, of which {} are left alone.\n",
-            human_size(chosen.room.free_bytes),
-            human_size(chosen.room.total_bytes),
-            human_size(chosen.room.reserve_bytes)
-        ));
-    }
+    let (plan, room, multiplied_by) = match engine {
+        Engine::Cpu { threads, .. } => {
+            text.push_str(&format!("On the CPU, {threads} threads, in float32.\n"));
+            return text;
+        }
+        Engine::Card(chosen) => {
+            let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            (&chosen.plan, chosen.room, format!("{}{why}", chosen.multiplied_by()))
+        }
+        Engine::Elsewhere(card) => (&card.plan, card.room, Own.name()),
+    };
+    let in_fullest: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
+    line(bytes.saturating_sub(in_fullest), "between buffers, and of other moments than the fullest");
+    text.push_str(&format!("Computed again in backward: {}.\n", levels(plan)));
+    text.push_str(&format!("Matrices are multiplied by {multiplied_by}.\n"));
+    text.push_str(&format!(
+        "Free on the card: {} of {}, of which {} are left alone.\n",
+        human_size(room.free_bytes),
+        human_size(room.total_bytes),
+        human_size(room.reserve_bytes)
+    ));
     text
 }
 
 /// What is computed again, by runs of blocks.
 fn levels(plan: &CudaTraining) -> String {
     let what = |level| match level {
-        Recompute::None => "nothing",
-        Recompute::GeluAndLayernorm => "GELU and layer norms",
-        Recompute::Attention => "attention, GELU and layer norms",
-        Recompute::Block => "everything",
+        Recompute::None => text::LEVEL_NONE,
+        Recompute::GeluAndLayernorm => text::LEVEL_GELU,
+        Recompute::Attention => text::LEVEL_ATTENTION,
+        Recompute::Block => text::LEVEL_BLOCK,
     };
     if plan.recompute.iter().all(|&level| level == Recompute::None) {
-        return what(Recompute::None).to_owned();
+        return what(Recompute::None).to_string();
     }
     let mut first = 0;
     let mut parts = vec![];
     for blocks in plan.recompute.chunk_by(|one, other| one == other) {
         let last = first + blocks.len() - 1;
         let of = match blocks {
-            _ if blocks.len() == plan.recompute.len() => "every block".to_owned(),
-            [_] => format!("block {first}"),
-            _ => format!("blocks {first} to {last}"),
+            _ if blocks.len() == plan.recompute.len() => Text::from(text::BLOCKS_ALL),
+            [_] => text::blocks_one(first),
+            _ => text::blocks_some(first, last),
         };
-        parts.push(format!("{} of {of}", what(blocks[0])));
+        parts.push(text::level_of(what(blocks[0]), of).to_string());
         first = last + 1;
     }
-    parts.join(", ")
+    // What is computed again has commas of its own.
+    parts.join("; ")
 }
 
 /// What computes, as the end of "On".
 pub fn engine(engine: &Engine) -> String {
     match engine {
+        Engine::Elsewhere(card) => format!("a card of {}", human_size(card.room.total_bytes)),
         Engine::Cpu { threads, .. } => format!("the CPU, {threads} threads, float32"),
         Engine::Card(chosen) => {
             let name = &chosen.device.card().name;

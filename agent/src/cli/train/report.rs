@@ -52,6 +52,7 @@ pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
         return format!("{}\n", json_event(event));
     }
     match event {
+        Event::Evaluating { done, of, .. } => format!("evaluating: {done} of {of} batches\n"),
         Event::Evaluated { iter, train_loss, val_loss, .. } => {
             format!("step {iter}: train loss {train_loss:.4}, val loss {val_loss:.4}\n")
         }
@@ -72,6 +73,7 @@ pub fn event(event: &Event, run: &RunSettings, is_json: bool) -> String {
 
 fn json_event(event: &Event) -> Json {
     match event {
+        Event::Evaluating { iter, done, of } => json!({ "iter": iter, "evaluated_batches": done, "of_batches": of }),
         Event::Evaluated { iter, train_loss, val_loss, learning_rate } => {
             json!({ "iter": iter, "train_loss": train_loss, "val_loss": val_loss, "lr": learning_rate })
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use headroom_shared::{
     gpt::{GptConfig, GptShape},
     nanogpt::{Settings, Source, read},
+    tokenizer::CharTokenizer,
 };
 
 use super::{Error, engine::Engine, options::Request, report};
@@ -19,7 +20,7 @@ use crate::{
         STORIES,
         checkpoint::{self, Checkpoint},
         keys::Keys,
-        model,
+        model::{self, Ids},
         pretrained::Pretrained,
         settings::{InitFrom, RunSettings},
     },
@@ -46,32 +47,73 @@ pub struct Start {
     pub weights: Option<Vec<f32>>,
 }
 
+/// A run that is planned and not trained: its data may be elsewhere.
+pub struct Planned {
+    /// What its keys say.
+    pub run: RunSettings,
+    /// The model's shape.
+    pub gpt: GptConfig,
+    /// On what it would be computed.
+    pub engine: Engine,
+}
+
+impl Planned {
+    /// None where the config cannot be meant, which was said. Nothing is written.
+    ///
+    /// # Errors
+    /// Anything that a plan needs is missing.
+    pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
+        let Some((Keys { run, .. }, checkpoint)) = keys(given)? else { return Ok(None) };
+        let run = run?;
+        let ids = match dataset::resolve(&run.dataset, Path::new(".")) {
+            Ok(folder) => Ids::of(&Dataset::open(&folder)?),
+            Err(_) if run.dataset == BUILTIN => {
+                let stories = CharTokenizer::of_text(&corpus::corpus(corpus::SEED, corpus::BYTES));
+                Ids { count: stories.vocab_size() as u64, is_known: true }
+            }
+            Err(_) => {
+                let count = u64::from(dataset::DEFAULT_VOCAB_SIZE);
+                if checkpoint.is_none() && !run.names_vocab_size && !matches!(run.init_from, InitFrom::Weights(_)) {
+                    let name = &run.dataset;
+                    print::note(&format!("The data set {name} is not here: planned with GPT-2's {count} tokens.\n"));
+                }
+                Ids { count, is_known: false }
+            }
+        };
+        let (gpt, _) = model_of(&run, ids, checkpoint.as_ref())?;
+        let engine = Engine::of(request, &run, &gpt)?;
+        Ok(Some(Self { run, gpt, engine }))
+    }
+}
+
 impl Start {
     /// None where the config cannot be meant, which was said.
     ///
     /// # Errors
     /// Anything that a run needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let mut keys = Keys::of(with_builtin(&given));
-        let mut checkpoint = None;
-        if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &keys.run
-            && !keys.stops()
-        {
-            let found = checkpoint::load(out_dir)?;
-            keys = Keys::of(with_checkpoint(&found, given));
-            checkpoint = Some(found);
-        }
-        if report_problems(&keys) {
-            return Ok(None);
-        }
-        let Keys { settings, run } = keys;
+        let Some((Keys { settings, run }, checkpoint)) = keys(given)? else { return Ok(None) };
         let run = run?;
         let dataset = open(&run.dataset)?;
-        let (gpt, weights) = model_of(&run, &dataset, checkpoint.as_ref())?;
+        let (gpt, weights) = model_of(&run, Ids::of(&dataset), checkpoint.as_ref())?;
         let dataset = dataset.with_vocab_size(u32::try_from(gpt.vocab_size()).unwrap_or(u32::MAX));
         let engine = Engine::of(request, &run, &gpt)?;
         Ok(Some(Self { settings, run, gpt, dataset, engine, checkpoint, weights }))
     }
+}
+
+/// Reads what was given, and the checkpoint that it goes on from; none where it cannot be meant, which was said.
+fn keys(given: Vec<Source>) -> Result<Option<(Keys, Option<Checkpoint>)>, Error> {
+    let mut keys = Keys::of(with_builtin(&given));
+    let mut checkpoint = None;
+    if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &keys.run
+        && !keys.stops()
+    {
+        let found = checkpoint::load(out_dir)?;
+        keys = Keys::of(with_checkpoint(&found, given));
+        checkpoint = Some(found);
+    }
+    Ok((!report_problems(&keys)).then_some((keys, checkpoint)))
 }
 
 /// What was given, after the built-in config where no run of one's own is asked for.
@@ -122,21 +164,21 @@ fn open(name: &str) -> Result<Dataset, Error> {
 /// The model's shape, and its weights where they are neither fresh nor a checkpoint's.
 fn model_of(
     run: &RunSettings,
-    dataset: &Dataset,
+    ids: Ids,
     checkpoint: Option<&Checkpoint>,
 ) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
     if let Some(checkpoint) = checkpoint {
         // The model is the checkpoint's; what it drops is the run's.
         let shape = GptShape { dropout: run.shape.dropout, ..checkpoint.meta.gpt.shape() };
-        return Ok((model::enough(GptConfig::new(shape)?, run, dataset)?, None));
+        return Ok((model::enough(GptConfig::new(shape)?, run, ids)?, None));
     }
     match &run.init_from {
         InitFrom::Weights(name) => {
             let path = model::weights(name, Path::new("."))?;
             let found = Pretrained::load(&path)?.fitted(run.shape.block_size, run.shape.dropout)?;
             print::note(&report::weights(&path, &found));
-            Ok((model::enough(found.config, run, dataset)?, Some(found.params)))
+            Ok((model::enough(found.config, run, ids)?, Some(found.params)))
         }
-        InitFrom::Scratch | InitFrom::Resume => Ok((model::fresh(run, dataset)?, None)),
+        InitFrom::Scratch | InitFrom::Resume => Ok((model::fresh(run, ids)?, None)),
     }
 }

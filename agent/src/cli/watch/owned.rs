@@ -5,6 +5,8 @@
 
 use std::{ffi::OsString, io, time::Duration};
 
+use headroom_shared::text;
+
 use super::{Error, Request, end};
 use crate::{
     cli::{Exit, print},
@@ -31,7 +33,7 @@ pub fn watch_it(id: &str, request: Request, command: Vec<OsString>) -> Result<Ex
     let mut attendant = Attendant::new().map_err(cannot)?;
     let archive = Archive::new(&folder);
     let not_now = |why: String| {
-        print::note(&format!("headroom: {why}\n"));
+        print::note(&format!("{}\n", text::watcher_said(why)));
         Ok(NOT_NOW)
     };
     let device = match archive.run(id) {
@@ -40,12 +42,12 @@ pub fn watch_it(id: &str, request: Request, command: Vec<OsString>) -> Result<Ex
     };
     let log = place::log(&folder, id).map_err(cannot)?;
     let Some(taken) = place::take(&folder, &device).map_err(cannot)? else {
-        return not_now(format!("{device} is still taken"));
+        return not_now(text::device_still_taken(device.as_str()).to_string());
     };
     platform::hand_on(&taken.0);
     let run = match archive.claim(id, Process::this().as_ref(), clock::now_ms()) {
         Ok(Some(run)) => run,
-        Ok(None) => return not_now(format!("run {id} does not wait")),
+        Ok(None) => return not_now(text::run_waits_no_more(id).to_string()),
         Err(error) => return not_now(error.to_string()),
     };
     let owned = Owned { log, out: foreman::out_dir(&run).unwrap_or_default(), visible: foreman::visible(&device) };

@@ -22,6 +22,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::stream::try_unfold;
+use headroom_shared::text;
 use http_range_header::parse_range_header;
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
@@ -45,16 +46,14 @@ pub async fn answer(
     let id = query::run(id)?;
     let run = archive::asked(&state.archive, move |archive| archive.run(&id)).await?;
     if run.order.is_none() {
-        return Err(Refusal::no_checkpoint(
-            "This run was started elsewhere, and its checkpoints are where it keeps them. The agent has those of the \
-             runs that it starts itself.",
-        ));
+        return Err(Refusal::no_checkpoint(text::CHECKPOINT_ELSEWHERE.to_string()));
     }
     let place = Arc::clone(&state.checkpoint_reads).try_acquire_owned().map_err(|_| Refusal::too_many_checkpoints())?;
     let file = orders::asked(&state.orders, move |orders| orders.checkpoint(&run.id)).await?;
     let opened = spawn_blocking(move || Opened::new(file)).await.map_err(|_| Refusal::internal())?;
     // Read and not read within a moment: the disk is at fault.
-    let opened = opened.map_err(|error| Refusal::no_checkpoint(format!("The checkpoint cannot be read: {error}.")))?;
+    let opened =
+        opened.map_err(|error| Refusal::no_checkpoint(text::checkpoint_unreadable(error.to_string()).to_string()))?;
     opened.answer(&request, place)
 }
 

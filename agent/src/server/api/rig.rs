@@ -19,6 +19,7 @@ use crate::{
         State,
         archive::{Archive, asked},
         error::Refusal,
+        spoken::Spoken,
     },
     store::Subject,
 };
@@ -44,7 +45,7 @@ pub struct Rig {
 }
 
 /// `GET /api/rig`.
-pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
+pub async fn now(Extract(state): Extract<Arc<State>>, spoken: Spoken) -> Json<Rig> {
     let alerts = asked(&state.archive, Archive::alerts).await.unwrap_or_default();
     let latest = state.hub.latest();
     Json(Rig {
@@ -55,7 +56,7 @@ pub async fn now(Extract(state): Extract<Arc<State>>) -> Json<Rig> {
         time_ms: now_ms(),
         n_viewers: state.hub.n_viewers(),
         gpus: state.hub.inventory(),
-        state: state.hub.state(),
+        state: spoken.say(state.hub.state()),
         telemetry: latest.telemetry.map(|telemetry| Telemetry::clone(&telemetry)),
         slow: latest.slow.map(|slow| Slow::clone(&slow)),
         alerts,

@@ -10,7 +10,7 @@ use axum::{
 use headroom_shared::protocol::{event::Event, run::Run};
 
 use super::query::{self, Asked, Read};
-use crate::server::{State, archive::asked, error::Refusal, orders};
+use crate::server::{State, archive::asked, error::Refusal, orders, spoken::Spoken};
 
 /// Runs where nobody says how many.
 const RUNS: u64 = 100;
@@ -20,21 +20,26 @@ const RUNS_MAX: u64 = 1000;
 pub const EVENTS_MAX: u64 = 1000;
 
 /// `GET /api/runs`.
-pub async fn list(Extract(state): Extract<Arc<State>>, query: Read) -> Result<Json<Vec<Run>>, Refusal> {
+pub async fn list(Extract(state): Extract<Arc<State>>, spoken: Spoken, query: Read) -> Result<Json<Vec<Run>>, Refusal> {
     let n = Asked::read(query)?.count("limit", RUNS, RUNS_MAX)?;
     let n = usize::try_from(n).unwrap_or(usize::MAX);
-    Ok(Json(asked(&state.archive, move |archive| archive.runs(n)).await?))
+    Ok(Json(spoken.say(asked(&state.archive, move |archive| archive.runs(n)).await?)))
 }
 
 /// `GET /api/runs/{id}`.
-pub async fn one(Extract(state): Extract<Arc<State>>, Path(id): Path<String>) -> Result<Json<Run>, Refusal> {
+pub async fn one(
+    Extract(state): Extract<Arc<State>>,
+    spoken: Spoken,
+    Path(id): Path<String>,
+) -> Result<Json<Run>, Refusal> {
     let id = query::run(id)?;
-    Ok(Json(asked(&state.archive, move |archive| archive.run(&id)).await?))
+    Ok(Json(spoken.say(asked(&state.archive, move |archive| archive.run(&id)).await?)))
 }
 
 /// `GET /api/runs/{id}/events`.
 pub async fn events(
     Extract(state): Extract<Arc<State>>,
+    spoken: Spoken,
     Path(id): Path<String>,
     query: Read,
 ) -> Result<Json<Vec<Event>>, Refusal> {
@@ -47,7 +52,7 @@ pub async fn events(
         archive.run(&id)?;
         archive.events(Some(&id), after, n)
     });
-    Ok(Json(events.await?))
+    Ok(Json(spoken.say(events.await?)))
 }
 
 /// `DELETE /api/runs/{id}`.

@@ -8,7 +8,10 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use headroom_shared::protocol::alert::{ALERTS_MAX, Alert, Settings};
+use headroom_shared::{
+    protocol::alert::{ALERTS_MAX, Alert, Settings},
+    text::{self, Text},
+};
 use sha2::{Digest, Sha256};
 
 use super::json;
@@ -36,7 +39,7 @@ pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Response, Refusa
 pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Response, Refusal> {
     let wanted = wanted(request.headers())?;
     let settings: Settings = json(request).await?;
-    check(&settings).map_err(Refusal::bad_request)?;
+    check(&settings).map_err(|why| Refusal::bad_request(why.to_string()))?;
     let kept = asked(&state.archive, move |archive| {
         let is_expected = |kept: Option<&Settings>| {
             wanted.iter().any(|tag| tag == "*" || kept.is_some_and(|kept| *tag == etag(kept)))
@@ -70,9 +73,9 @@ fn answer(settings: &Settings) -> Response {
     response
 }
 
-fn check(settings: &Settings) -> Result<(), String> {
+fn check(settings: &Settings) -> Result<(), Text> {
     if settings.alerts.len() > ALERTS_MAX {
-        return Err(format!("There are at most {ALERTS_MAX} alerts."));
+        return Err(text::alerts_at_most(ALERTS_MAX));
     }
     let within = |alert: &Alert| match *alert {
         Alert::TemperatureAbove { celsius } => (1..=CELSIUS_MAX).contains(&celsius),
@@ -81,16 +84,14 @@ fn check(settings: &Settings) -> Result<(), String> {
         Alert::CardLost | Alert::RunFailed => true,
     };
     if !settings.alerts.iter().all(within) {
-        return Err(format!(
-            "An alert's bound is 1 to {CELSIUS_MAX} °C, 1 to 100 percent or 1 to {MINUTES_MAX} minutes."
-        ));
+        return Err(text::alert_bounds(CELSIUS_MAX, MINUTES_MAX));
     }
     if settings.price_per_kwh.is_some_and(|price| !(0.0..=PRICE_MAX).contains(&price)) {
-        return Err(format!("A price is a number from 0 to {PRICE_MAX}."));
+        return Err(text::price_bounds(PRICE_MAX.to_string()));
     }
     let currency = &settings.currency;
     if currency.chars().count() > CURRENCY_CHARS_MAX || currency.chars().any(char::is_control) {
-        return Err(format!("A currency has {CURRENCY_CHARS_MAX} characters at most."));
+        return Err(text::currency_at_most(CURRENCY_CHARS_MAX));
     }
     Ok(())
 }

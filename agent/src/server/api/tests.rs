@@ -93,6 +93,32 @@ async fn every_description_is_answered_as_it_says() {
 }
 
 #[tokio::test]
+async fn what_people_read_is_in_their_language() {
+    let server = Server::start().await;
+    let bearer = format!("Authorization: Bearer {}", server.place.control);
+    for (accepted, words) in [
+        ("Accept-Language: fr", "there is no run ab"),
+        ("Accept-Language: en-GB, de;q=0.9", "there is no run ab"),
+        ("Accept-Language: de-AT, en;q=0.5", "es gibt keinen Lauf ab"),
+        ("Accept-Language: ja", "実行 ab はありません"),
+    ] {
+        let answer = server.request("POST", "/api/runs/ab/stop", &[&bearer, accepted]).await;
+        let refusal: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert_eq!((answer.status, &refusal["code"]), (404, &Value::from("no_run")), "{accepted}");
+        assert_eq!(refusal["message"], words, "{accepted}");
+    }
+    let ended = Run { explanation: Some("run ab has not ended".to_owned()), ..run("ab") };
+    server.place.made.runs.lock().expect("no panic").push(ended);
+    for path in ["/api/runs", "/api/runs/ab"] {
+        let answer = server.request("GET", path, &[&bearer, "Accept-Language: de"]).await;
+        assert!(answer.body.contains("Lauf ab ist noch nicht zu Ende"), "{answer:?}");
+        let answer = server.request("GET", path, &[&bearer]).await;
+        assert!(answer.body.contains("run ab has not ended"), "{answer:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn refusals_have_one_form() {
     let server = Server::start().await;
     for (path, code) in [("/api/nothing", "not_found"), ("/api/rig", "no_token"), ("/api/runs/ab", "no_token")] {

@@ -15,6 +15,7 @@ use crate::{
     server::{
         archive::Archive,
         hub::{Subscription, Told, encoded},
+        spoken::{Spoken, Texts},
     },
 };
 
@@ -52,12 +53,19 @@ struct Todo {
     first_after_ms: Option<u64>,
     slow: Option<Arc<Slow>>,
     from_ms: u64,
+    spoken: Spoken,
 }
 
 impl Past {
     /// What a viewer that has something already missed; who has nothing gets the newest events that have a line, and
     /// the slow readings, so that it need not wait for the next.
-    pub fn new(state: &State, after: Option<After>, subscription: &Subscription, last_event: u64) -> Self {
+    pub fn new(
+        state: &State,
+        after: Option<After>,
+        subscription: &Subscription,
+        last_event: u64,
+        spoken: Spoken,
+    ) -> Self {
         let now_ms = now_ms();
         let first_after_ms = after.is_none().then(|| now_ms.saturating_sub(FIRST_EVENTS_TIME_MAX_MS));
         let after = after.unwrap_or(After { time_ms: now_ms, event: last_event });
@@ -74,6 +82,7 @@ impl Past {
             first_after_ms,
             slow: subscription.slow.clone(),
             from_ms: after_ms,
+            spoken,
         };
         Self { todo: Some(todo), reading: None }
     }
@@ -101,7 +110,7 @@ impl Todo {
         let done = self.until_ms.is_none() && self.recent.is_empty() && self.after_event >= self.last_event;
         let slow = if done { self.slow.take().map(|slow| Slow::clone(&slow)) } else { None };
         let message = Message { telemetry, slow, events, done, from_ms: self.from_ms };
-        (encoded(&ServerMessage::Past(message)), (!done).then_some(self))
+        (encoded(&self.spoken.say(ServerMessage::Past(message))), (!done).then_some(self))
     }
 
     fn moments(&mut self) -> Vec<Telemetry> {
@@ -166,7 +175,7 @@ impl Missed {
         let reading = self.reading.get_or_insert_with(|| {
             spawn_blocking(move || {
                 let events = archive.events(None, after, EVENTS_MAX).ok()?;
-                let told = |event: Event| Told { id: event.id, text: encoded(&ServerMessage::Event(event)) };
+                let told = |event: Event| Told { id: event.id, texts: Texts::of(&ServerMessage::Event(event)) };
                 Some(events.into_iter().map(told).collect())
             })
         });

@@ -7,7 +7,8 @@ use std::net::Ipv4Addr;
 use headroom_shared::protocol::{
     Refusal as Refused, Telemetry,
     event::{Event, What},
-    state::HistoryState,
+    run::Run,
+    state::{DriverState, HistoryState},
 };
 use tokio::{
     task::JoinHandle,
@@ -52,7 +53,12 @@ impl Client {
     }
 
     async fn greet(&mut self, token: &str, after: Option<After>) {
-        let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token: token.to_owned(), after };
+        self.greet_in(None, token, after).await;
+    }
+
+    async fn greet_in(&mut self, language: Option<&str>, token: &str, after: Option<After>) {
+        let (token, language) = (token.to_owned(), language.map(str::to_owned));
+        let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token, after, language };
         self.say(&serde_json::to_string(&hello).expect("a message")).await;
     }
 
@@ -129,6 +135,46 @@ async fn a_viewer_is_greeted_and_then_told_everything() {
     drop(client.pipe);
     client.served.await.expect("it ends");
     assert_eq!(hub.n_viewers(), 0);
+}
+
+/// One that names none, or one that nobody speaks here, reads English.
+#[tokio::test(start_paused = true)]
+async fn a_viewer_reads_sentences_in_its_language() {
+    let place = place();
+    let why = "Run ab has no checkpoint: it saved none, or the file is gone.";
+    let ended = Run { explanation: Some(why.to_owned()), ..run("ab") };
+    place.made.runs.lock().expect("no panic").push(ended);
+    let message = text::xid_reported(79_u64, text::XID_79).to_string();
+    let explained =
+        Event { id: 8, time_ms: 1, run: Some("ab".to_owned()), what: What::RunExplained { message, xid: Some(79) } };
+    for (language, words) in [
+        (None, ["Run ab has no checkpoint", "fallen off the bus", "not loaded"]),
+        (Some("tlh"), ["Run ab has no checkpoint", "fallen off the bus", "not loaded"]),
+        (Some("de"), ["Lauf ab hat keinen Checkpoint", "vom Bus verschwunden", "nicht geladen"]),
+        (Some("zh"), ["训练 ab 没有检查点", "从总线上掉线", "未加载"]),
+    ] {
+        let mut client = Client::connect(&place, 100);
+        client.greet_in(language, &place.view, None).await;
+        let ServerMessage::Hello(hello) = client.next().await else { panic!("no hello") };
+        let said = hello.runs[0].explanation.clone().expect("it is there");
+        assert!(said.starts_with(words[0]), "{language:?}: {said}");
+        assert!(matches!(client.next().await, ServerMessage::Past(_)));
+        place.state.hub.event(explained.clone());
+        let ServerMessage::Event(event) = client.next().await else { panic!("no event") };
+        assert!(
+            matches!(&event.what, What::RunExplained { message, xid: Some(79) } if message.contains(words[1])),
+            "{language:?}: {event:?}"
+        );
+        let reason = text::DRIVER_NOT_LOADED.to_string();
+        place.state.hub.driver(DriverState::NoDriver { reason });
+        let ServerMessage::State(state) = client.next().await else { panic!("no state") };
+        assert!(
+            matches!(&state.driver, DriverState::NoDriver { reason } if reason.contains(words[2])),
+            "{language:?}: {state:?}"
+        );
+        place.state.hub.driver(DriverState::Starting);
+    }
+    assert_eq!(place.made.runs.lock().expect("no panic")[0].explanation.as_deref(), Some(why), "it is kept as it was");
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@ use super::{
 use crate::server::{
     access::Grant,
     hub::{Subscription, Told, encoded},
+    spoken::Spoken,
 };
 
 /// How often a viewer is asked whether it is still there.
@@ -42,6 +43,7 @@ pub struct Viewer<'a, S> {
     socket: &'a mut S,
     state: &'a State,
     grant: Grant,
+    spoken: Spoken,
     changes: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
     subscription: Subscription,
@@ -74,6 +76,7 @@ where
             socket,
             state,
             grant,
+            spoken: Spoken::ENGLISH,
             changes,
             stopping: state.stopping.subscribe(),
             subscription,
@@ -85,6 +88,11 @@ where
             n_further: 0,
             further_since: now,
         }
+    }
+
+    /// In that language.
+    pub fn speaking(self, spoken: Spoken) -> Self {
+        Self { spoken, ..self }
     }
 
     pub async fn send_text(&mut self, text: Utf8Bytes) -> Result<(), End> {
@@ -153,11 +161,11 @@ where
             Seldom::Event(told) => self.event(told).await,
             Seldom::Missed(told) => self.catch_up(told).await,
             Seldom::Gpus => {
-                let text = self.subscription.gpus.borrow_and_update().text.clone();
+                let text = self.subscription.gpus.borrow_and_update().texts.of_language(self.spoken);
                 self.send_text(text).await
             }
             Seldom::State => {
-                let text = self.subscription.state.borrow_and_update().text.clone();
+                let text = self.subscription.state.borrow_and_update().texts.of_language(self.spoken);
                 self.send_text(text).await
             }
         }
@@ -191,9 +199,9 @@ where
     async fn event(&mut self, told: Result<Told, RecvError>) -> Result<(), End> {
         match told {
             Ok(Told { id, .. }) if id != 0 && id <= self.last_event => Ok(()),
-            Ok(Told { id, text }) => {
+            Ok(Told { id, texts }) => {
                 self.last_event = self.last_event.max(id);
-                self.send_text(text).await
+                self.send_text(texts.of_language(self.spoken)).await
             }
             Err(RecvError::Lagged(_)) => {
                 // Those without a number are in no history: who missed one comes back and starts anew.
@@ -217,9 +225,9 @@ where
             self.missed = None;
             self.behind_until = None;
         }
-        for Told { id, text } in told {
+        for Told { id, texts } in told {
             self.last_event = self.last_event.max(id);
-            self.send_text(text).await?;
+            self.send_text(texts.of_language(self.spoken)).await?;
         }
         Ok(())
     }

@@ -3,7 +3,10 @@
 use std::{fmt, io, path::PathBuf};
 
 use headroom_kernels::weights::WeightsError;
-use headroom_shared::units::human_size;
+use headroom_shared::{
+    text::{self, Key},
+    units::human_size,
+};
 use thiserror::Error;
 
 use crate::train::files::is_disk_full;
@@ -36,21 +39,21 @@ impl fmt::Display for Part {
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// No run wrote here.
-    #[error("there is no checkpoint: {} does not exist", .path.display())]
+    #[error("{}", text::checkpoint_none(.path.display().to_string()))]
     NotFound {
         /// Where it would be.
         path: PathBuf,
     },
     /// Another run writes here.
-    #[error("another run writes its checkpoints to {}", .dir.display())]
+    #[error("{}", text::checkpoint_busy(.dir.display().to_string()))]
     Busy {
         /// The folder.
         dir: PathBuf,
     },
     /// No space.
     #[error(
-        "the disk is full: a checkpoint of {} could not be written to {}; {}",
-        human_size(*.needed_bytes), .dir.display(), old(*.keeps_old)
+        "{}",
+        text::checkpoint_disk_full(text::size(*.needed_bytes), .dir.display().to_string(), old(*.keeps_old))
     )]
     DiskFull {
         /// What the new one takes, while the old one is still there.
@@ -61,7 +64,10 @@ pub enum CheckpointError {
         keeps_old: bool,
     },
     /// Another reason for which nothing was written.
-    #[error("a checkpoint could not be written to {}: {error}; {}", .dir.display(), old(*.keeps_old))]
+    #[error(
+        "{}",
+        text::checkpoint_not_written(.dir.display().to_string(), error.to_string(), old(*.keeps_old))
+    )]
     Write {
         /// What the system says.
         error: io::Error,
@@ -87,7 +93,7 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// It is cut, or no checkpoint's header.
-    #[error("the checkpoint {} is broken: {error}", .path.display())]
+    #[error("{}", text::checkpoint_broken(.path.display().to_string(), error.to_string()))]
     Broken {
         /// What is wrong.
         error: Box<WeightsError>,
@@ -150,8 +156,8 @@ pub enum CheckpointError {
     },
 }
 
-fn old(keeps_old: bool) -> &'static str {
-    if keeps_old { "the one before it is whole" } else { "there is none yet" }
+const fn old(keeps_old: bool) -> Key {
+    if keeps_old { text::CHECKPOINT_OLD } else { text::CHECKPOINT_OLD_NONE }
 }
 
 impl CheckpointError {
@@ -174,9 +180,7 @@ impl CheckpointError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::DiskFull { needed_bytes, .. } => {
-                format!("free {}, or name another folder with --out_dir=", human_size(*needed_bytes))
-            }
+            Self::DiskFull { needed_bytes, .. } => text::try_free(text::size(*needed_bytes)).to_string(),
             Self::Busy { .. } => "give each run an --out_dir= of its own".to_owned(),
             Self::Folder { error, .. } | Self::Write { error, .. } => match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

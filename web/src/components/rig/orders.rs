@@ -41,9 +41,8 @@ pub fn Orders(
             <pre class="rig__command" tabindex="0">{ALLOW}</pre>
         }
         .into_part(),
-        // In the agent's own words, which are English.
         (true, Allowed::Is(Training { unavailable: Some(why), .. })) => {
-            view! { <p class="rig__hint" lang="en">{why}</p> }.into_part()
+            view! { <p class="rig__hint">{why}</p> }.into_part()
         }
         (true, Allowed::Is(training)) => order(desk, training),
     };

@@ -99,9 +99,8 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         }))}
         {acts(desk, id)}
         <Oom desk id />
-        // In the agent's own words, which are English.
-        {part_of(explained, |explained| explained.map(|why| view! { <p class="rig__trouble" lang="en" data-testid="explained">{why}</p> }))}
-        {part_of(notes, |notes| notes.map(|notes| view! { <p class="rig__hint" lang="en" data-testid="config-notes">{notes}</p> }))}
+        {part_of(explained, |explained| explained.map(|why| view! { <p class="rig__trouble" data-testid="explained">{why}</p> }))}
+        {part_of(notes, |notes| notes.map(|notes| view! { <p class="rig__hint" data-testid="config-notes">{notes}</p> }))}
         {part_of(unplanned, |unplanned| unplanned.map(|why| view! { <p class="rig__hint" data-testid="unplanned">{why}</p> }))}
         <dl class="run__facts" data-testid="facts">
             {part_of(all, |all| all.into_iter().map(fact).collect_view())}

@@ -139,7 +139,8 @@ impl Client {
         let token = self.token();
         let after = self.desk.look(crate::state::rig::Rig::after);
         self.asked.set_value(after.is_some());
-        let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token, after };
+        let language = Some(browser::language());
+        let hello = ClientMessage::Hello { protocol: PROTOCOL_VERSION, token, after, language };
         if let Ok(hello) = serde_json::to_string(&hello) {
             socket::send(&hello);
         }

@@ -1,0 +1,242 @@
+//! The way back from a sentence to its text: what the agent keeps and what its runs print is English, and a reader of
+//! another language is told the same by the text that the sentence was made of, as gettext does it.
+//!
+//! Only texts of the section `agent` are looked for. How an argument's name begins says what it has to be ([`Kind`]), so
+//! that no text takes a sentence for its own that only resembles it.
+
+use std::sync::OnceLock;
+
+use super::{Argument, Key, LANGUAGES, LIST_MARK, Table, Text, source};
+
+/// The section's name.
+const SECTION: &str = "agent";
+/// Bytes of a sentence that is looked for: ten times the longest there is, for paths and names within it.
+const SENTENCE_BYTES_MAX: usize = 8 << 10;
+/// Texts within texts at most: a list in the reason of a sentence has four.
+const DEPTH_MAX: u32 = 6;
+/// What stands between the parts of a list.
+const SEPARATORS: [&str; 2] = ["; ", ", "];
+/// The first of them, where marks are full-width.
+const FULL_WIDTH_SEMICOLON: &str = "；";
+/// Units of sizes, as people are told them.
+const UNITS: [&str; 6] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
+
+/// An English text as it is recognised.
+#[derive(Debug)]
+struct Known {
+    key: Key,
+    /// What stands before the first argument.
+    begin: &'static str,
+    /// Each argument: its place among the text's arguments, what is known of it, and what stands behind it.
+    rest: Vec<(usize, Kind, &'static str)>,
+    n_arguments: usize,
+    /// Bytes that are no arguments: of several texts that a sentence could be, the one with the most is meant.
+    n_own_bytes: usize,
+}
+
+/// What is known of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Whatever it is: a name, a path, the words of a system.
+    Any,
+    /// `said…`: another text.
+    Said,
+    /// `listed…`: several, between commas or semicolons.
+    Listed,
+    /// `number…`: digits alone.
+    Number,
+    /// `size…`: as [`human_size`](crate::units::human_size) says it.
+    Size,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        let kinds = [("said", Self::Said), ("listed", Self::Listed), ("number", Self::Number), ("size", Self::Size)];
+        kinds.into_iter().find(|(begin, _)| name.starts_with(begin)).map_or(Self::Any, |(_, kind)| kind)
+    }
+}
+
+impl Known {
+    /// `None` where an argument has forms for one and many, which are not recognised.
+    fn of(index: usize, entry: &source::Entry<'static>) -> Option<Self> {
+        let mut parts = entry.text.split('{');
+        let begin = parts.next()?;
+        let mut rest = vec![];
+        for part in parts {
+            let (name, behind) = part.split_once('}')?;
+            let at = entry.arguments.iter().position(|argument| *argument == name)?;
+            rest.push((at, Kind::of(name), behind));
+        }
+        let n_own_bytes = begin.len() + rest.iter().map(|(_, _, behind)| behind.len()).sum::<usize>();
+        let key = Key(u16::try_from(index).ok()?);
+        Some(Self { key, begin, rest, n_arguments: entry.arguments.len(), n_own_bytes })
+    }
+
+    /// The arguments that make a sentence of it, by their places; each ends at the first of what stands behind it.
+    fn arguments<'s>(&self, sentence: &'s str) -> Option<Vec<(Kind, &'s str)>> {
+        let mut left = sentence.strip_prefix(self.begin)?;
+        let mut found = vec![(Kind::Any, ""); self.n_arguments];
+        for (i, (at, kind, behind)) in self.rest.iter().enumerate() {
+            let is_last = i + 1 == self.rest.len();
+            let (argument, rest) = if is_last { (left.strip_suffix(behind)?, "") } else { left.split_once(behind)? };
+            *found.get_mut(*at)? = (*kind, argument);
+            left = rest;
+        }
+        left.is_empty().then_some(found)
+    }
+}
+
+/// Those of the section, the one with the most of its own first.
+fn all() -> &'static [Known] {
+    static ALL: OnceLock<Vec<Known>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let entries = source::entries(LANGUAGES[0].source).unwrap_or_default();
+        let of_agent = entries.iter().enumerate().filter(|(_, entry)| entry.pages.contains(&SECTION));
+        let mut all: Vec<Known> = of_agent.filter_map(|(index, entry)| Known::of(index, entry)).collect();
+        all.sort_by_key(|known| std::cmp::Reverse(known.n_own_bytes));
+        all
+    })
+}
+
+fn is_number(words: &str) -> bool {
+    !words.is_empty() && words.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_size(words: &str) -> bool {
+    let number = UNITS.iter().find_map(|unit| words.strip_suffix(unit));
+    number.is_some_and(|number| is_number(&number.replacen('.', "", 1)))
+}
+
+impl Table {
+    /// What English sentences of the agent's are in this table's language, each line for itself. A line that is of no
+    /// text, as the words of a system or a driver, stays as it is.
+    #[must_use]
+    pub fn translated(&self, english: &str) -> String {
+        let lines = english.split('\n').map(|line| self.found(line, 0).unwrap_or_else(|| line.to_owned()));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The same of a list of them, between semicolons or commas.
+    #[must_use]
+    pub fn translated_list(&self, english: &str) -> String {
+        self.list(english, 0)
+    }
+
+    fn found(&self, sentence: &str, depth: u32) -> Option<String> {
+        if sentence.is_empty() || sentence.len() > SENTENCE_BYTES_MAX || depth > DEPTH_MAX {
+            return None;
+        }
+        all().iter().find_map(|known| self.said_as(known, sentence, depth))
+    }
+
+    fn said_as(&self, known: &Known, sentence: &str, depth: u32) -> Option<String> {
+        let arguments = known.arguments(sentence)?;
+        let said = arguments.into_iter().map(|(kind, words)| match kind {
+            Kind::Said => self.found(words, depth + 1),
+            Kind::Listed => Some(self.list(words, depth + 1)),
+            Kind::Number => is_number(words).then(|| words.to_owned()),
+            Kind::Size => is_size(words).then(|| self.number(words)),
+            Kind::Any if is_size(words) => Some(self.number(words)),
+            Kind::Any => Some(self.found(words, depth + 1).unwrap_or_else(|| words.to_owned())),
+        });
+        let said: Vec<String> = said.collect::<Option<_>>()?;
+        let arguments: Vec<&dyn Argument> = said.iter().map(|argument| argument as &dyn Argument).collect();
+        Some(self.say(&Text::new(known.key, &arguments)))
+    }
+
+    /// Several in a row, or one.
+    fn list(&self, words: &str, depth: u32) -> String {
+        if let Some(said) = self.found(words, depth) {
+            return said;
+        }
+        let Some(separator) = SEPARATORS.iter().find(|separator| words.contains(**separator)) else {
+            return if is_size(words) { self.number(words) } else { words.to_owned() };
+        };
+        let mark = self.word(LIST_MARK);
+        // A full-width mark has its blank in itself.
+        let between = match *separator {
+            ascii if mark.is_ascii() => ascii,
+            ", " => mark,
+            _ => FULL_WIDTH_SEMICOLON,
+        };
+        // A part of what semicolons stand between may have commas.
+        let parts = words.split(separator).map(|part| self.list(part, depth + 1));
+        if depth > DEPTH_MAX { words.to_owned() } else { parts.collect::<Vec<_>>().join(between) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::{self, english, size, table};
+
+    fn german(sentence: &dyn ToString) -> String {
+        table("de").translated(&sentence.to_string())
+    }
+
+    /// Whatever the agent says by a text is found again, in whichever language.
+    #[test]
+    fn every_text_of_the_section_is_found_again() {
+        let entries = source::entries(LANGUAGES[0].source).expect("it is read");
+        let of_agent: Vec<_> = entries.iter().filter(|entry| entry.pages.contains(&SECTION)).collect();
+        assert_eq!(of_agent.len(), all().len(), "one has an argument with forms for one and many");
+        for entry in of_agent {
+            let mut sentence = entry.text.to_owned();
+            for argument in &entry.arguments {
+                let value = match Kind::of(argument) {
+                    Kind::Said => "process 7",
+                    Kind::Number => "7",
+                    Kind::Size => "1.50 GiB",
+                    Kind::Any | Kind::Listed => "x9",
+                };
+                let place = format!("{{{argument}}}");
+                assert_eq!(sentence.matches(&place).count(), 1, "{}: {place} stands once", entry.name);
+                sentence = sentence.replace(&place, value);
+            }
+            for language in &LANGUAGES[1..] {
+                let said = table(language.code).translated(&sentence);
+                assert_ne!(said, sentence, "{}.txt, {}", language.code, entry.name);
+            }
+            assert_eq!(english().translated(&sentence), sentence, "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn what_is_of_no_text_stays_as_it_is() {
+        for words in ["", "\n", "Driver Not Loaded", "x of y", "a, b", "no space left on device (os error 28)"] {
+            assert_eq!(german(&words), words);
+        }
+        let long = format!("run {} has not ended", "7".repeat(SENTENCE_BYTES_MAX));
+        assert_eq!(german(&long), long);
+        let known = text::run_not_ended("7").to_string();
+        assert_eq!(german(&format!("else\n\n{known}\n")), format!("else\n\n{}\n", german(&known)));
+    }
+
+    #[test]
+    fn arguments_are_said_too() {
+        let holders = "process 7 with 1.50 GiB, a, b (process 9), 2 more";
+        let missing = text::shortage_held(text::shortage_missing(size(3 << 29)), holders);
+        let said = german(&missing);
+        assert!(said.contains("1,50 GiB") && !said.contains("process") && !said.contains("more"), "{said}");
+        let japanese = table("ja").translated(&missing.to_string());
+        assert!(japanese.contains('、') && !japanese.contains(", "), "{japanese}");
+    }
+
+    /// Names and paths come from outside.
+    #[test]
+    fn nothing_that_is_looked_for_takes_long() {
+        let nested = format!("{}x", "hint: ".repeat(1300));
+        assert!(german(&nested).ends_with('x'));
+        let many = format!("hint: {}", "a; ".repeat(2600));
+        assert!(german(&many).ends_with("a; "));
+    }
+
+    #[test]
+    fn levels_of_several_blocks_are_a_list() {
+        let levels = "attention, GELU and layer norms of blocks 0 to 3; nothing of block 4";
+        let said = table("de").translated_list(levels);
+        assert_eq!(said, "Attention, GELU und Layer-Norms (Blöcke 0 bis 3); nichts (Block 4)");
+        assert_eq!(table("de").translated_list("everything of every block"), "alles (alle Blöcke)");
+        assert_eq!(english().translated_list(levels), levels);
+    }
+}
