@@ -127,7 +127,7 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
     record.append(
         &id,
         match task.owned {
-            Some(_) => What::RunResumed { pid: Some(child.id()) },
+            Some(_) => What::RunResumed { pid: Some(child.id()), command: words(task) },
             None => What::RunStarted { run: Box::new(started_run(&id, task, &child, started_ms)) },
         },
     );
@@ -215,13 +215,17 @@ fn given(task: &Task) -> Option<Config> {
     (!task.given.is_empty()).then(|| Config::given(&task.command, task.given.clone()))
 }
 
+fn words(task: &Task) -> Vec<String> {
+    task.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 fn started_run(id: &str, task: &Task, child: &Child, started_ms: u64) -> Run {
     let given = given(task);
     Run {
         id: id.to_owned(),
         name: task.name.clone().unwrap_or_else(|| name_of(&task.command)),
         started_ms,
-        command: task.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command: words(task),
         max_iters: given.as_ref().and_then(|config| config.max_iters),
         config: given.map(|config| config.text),
         pid: Some(child.id()),

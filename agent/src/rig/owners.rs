@@ -36,7 +36,9 @@ impl Owners {
     pub fn event(&mut self, run: Option<&str>, what: &What) {
         match (run, what) {
             (Some(id), What::RunStarted { run }) => self.add(&Run { id: id.to_owned(), ..(**run).clone() }),
-            (Some(id), What::RunResumed { pid }) => self.add(&Run { id: id.to_owned(), pid: *pid, ..Run::default() }),
+            (Some(id), What::RunResumed { pid, .. }) => {
+                self.add(&Run { id: id.to_owned(), pid: *pid, ..Run::default() });
+            }
             (Some(id), What::RunStatus { status, .. }) if status.has_ended() => self.end(id),
             (Some(id), What::RunDeleted { .. }) => self.end(id),
             _ => {}

@@ -289,6 +289,8 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     let resumed =
         agent.comes(&first, "going on", |run| is_saved(run) && run["checkpoint"]["iter"].as_u64() > Some(saved));
     assert!(iter(&resumed) >= saved, "{resumed}");
+    let words = resumed["command"].as_array().expect("words");
+    assert!(words.contains(&json!("--init_from=resume")), "it is started by another command: {resumed}");
     agent.stop(&first);
     agent.comes(&first, "stopped", was_stopped);
     let events = agent.json("GET", &format!("/api/runs/{first}/events"), &Value::Null, 200);

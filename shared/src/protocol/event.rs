@@ -80,6 +80,9 @@ pub enum What {
     RunResumed {
         /// The command's process.
         pid: Option<u32>,
+        /// The command's words, which are others than at the beginning; none where an earlier version started it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        command: Vec<String>,
     },
     /// Somebody asked for its end: it finishes its iteration and saves.
     RunStopping,

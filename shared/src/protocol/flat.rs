@@ -84,6 +84,7 @@ pub struct FlatWhat {
     name: Option<String>,
     checkpoint: Option<Checkpoint>,
     pid: Option<u32>,
+    command: Option<Vec<String>>,
     gpu: Option<String>,
     bytes: Option<u64>,
     message: Option<String>,
@@ -137,7 +138,7 @@ impl TryFrom<FlatWhat> for What {
             Kind::RunNotSaved => {
                 Self::RunNotSaved { iter: needed(flat.iter, "iter")?, message: needed(flat.message, "message")? }
             }
-            Kind::RunResumed => Self::RunResumed { pid: flat.pid },
+            Kind::RunResumed => Self::RunResumed { pid: flat.pid, command: flat.command.unwrap_or_default() },
             Kind::RunStopping => Self::RunStopping,
             Kind::RunMemory => Self::RunMemory { gpu: needed(gpu, "gpu")?, bytes: needed(flat.bytes, "bytes")? },
             Kind::RunOom => Self::RunOom { message: needed(flat.message, "message")? },

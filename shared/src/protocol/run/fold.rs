@@ -50,7 +50,10 @@ impl Run {
                 self.explanation = None;
             }
             // The way back from an end, by the queue or at once: the same run, by another process.
-            What::RunResumed { pid } => {
+            What::RunResumed { pid, command } => {
+                if !command.is_empty() {
+                    self.command.clone_from(command);
+                }
                 // What waited has not begun before.
                 let is_first = self.status == RunStatus::Queued && self.last.is_none() && self.checkpoint.is_none();
                 self.started_ms = if is_first { time_ms } else { self.started_ms };
@@ -209,7 +212,7 @@ mod tests {
             check(&[(2000, status(end, None)), (3000, status(RunStatus::Queued, None))], |run| {
                 run.status = RunStatus::Queued;
             });
-            check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7) })], |_| {});
+            check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7), command: vec![] })], |_| {});
             let late = [RunStatus::Lost, RunStatus::Running, RunStatus::Stalled { since_ms: 1 }];
             let all: Vec<_> = [(2000, status(end, Some(50.0)))]
                 .into_iter()
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn a_run_that_waits_begins_when_it_is_started_and_goes_on_as_it_was() {
         let mut run = Run { status: RunStatus::Queued, pid: None, ..begun() };
-        run.apply(5000, &What::RunResumed { pid: Some(9) });
+        run.apply(5000, &What::RunResumed { pid: Some(9), command: vec![] });
         assert_eq!(run, Run { started_ms: 5000, pid: Some(9), ..begun() });
         let saved = Checkpoint { iter: 20, bytes: 7 };
         run.apply(6000, &What::RunSaved { checkpoint: saved });
@@ -235,7 +238,10 @@ mod tests {
         assert_eq!((run.ended_ms, run.explanation.as_deref()), (Some(7000), Some("why")));
         run.apply(8000, &status(RunStatus::Queued, None));
         assert_eq!((run.status, run.ended_ms), (RunStatus::Queued, None));
-        run.apply(9000, &What::RunResumed { pid: Some(10) });
+        run.apply(9000, &What::RunResumed { pid: Some(10), command: vec![] });
+        let command = vec!["headroom".to_owned(), "train".to_owned(), "--init_from=resume".to_owned()];
+        run.apply(9000, &What::RunResumed { pid: Some(10), command: command.clone() });
+        assert_eq!(std::mem::take(&mut run.command), command, "what it is computed with now");
         let expected = Run { started_ms: 5000, pid: Some(10), checkpoint: Some(saved), ..begun() };
         assert_eq!(run, expected, "the same run");
     }

@@ -325,13 +325,16 @@ fn a_run_that_was_asked_to_stop_is_stopping_until_it_ended_also_for_a_page_that_
     assert!(stops(&mut rig, 11, What::RunStopping));
     assert!(stops(&mut rig, 12, What::RunIteration(iteration(1, 3.0))), "it finishes its iteration");
     assert!(!stops(&mut rig, 13, killed()));
-    assert!(!stops(&mut rig, 14, What::RunResumed { pid: Some(7) }));
+    assert!(!stops(&mut rig, 14, What::RunResumed { pid: Some(7), command: vec![] }));
     assert_eq!(rig.runs[0].run.status, RunStatus::Running);
     assert!(stops(&mut rig, 15, What::RunStopping));
     // A page that is opened now hears of it as of what happened before.
     let mut late = greeted(15);
-    let events =
-        vec![event(11, What::RunStopping), event(14, What::RunResumed { pid: None }), event(15, What::RunStopping)];
+    let events = vec![
+        event(11, What::RunStopping),
+        event(14, What::RunResumed { pid: None, command: vec![] }),
+        event(15, What::RunStopping),
+    ];
     late.hear(ServerMessage::Past(Past { events, done: true, ..Past::default() }), false);
     assert_eq!(late.runs[0].stopping_ms, Some(T + 15));
 }
@@ -343,7 +346,7 @@ fn a_run_that_waits_has_not_begun_and_the_agent_s_own_do_not_tell_each_checkpoin
     for (id, what) in [
         (11, What::RunStarted { run: Box::new(waits) }),
         (12, What::RunCheckpoint { folder: "out".to_owned() }),
-        (13, What::RunResumed { pid: Some(7) }),
+        (13, What::RunResumed { pid: Some(7), command: vec![] }),
     ] {
         rig.hear(ServerMessage::Event(Event { run: Some("b".to_owned()), ..event(id, what) }), false);
     }
