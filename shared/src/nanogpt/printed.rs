@@ -40,7 +40,7 @@ pub enum Printed {
     Builtin(u64),
     /// `On the CPU, …`: that is where it trains.
     OnCpu,
-    /// `It will allocate … (N bytes)`, `Allocated N bytes`: all that `headroom train` allocates.
+    /// `Allocated N bytes`: all that `headroom train` takes. What it only will allocate may be refused yet.
     Allocation(u64),
     /// `Computed again in backward: …`: what `headroom train` does not keep on a card; none where it keeps everything.
     Recompute(Option<String>),

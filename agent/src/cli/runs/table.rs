@@ -181,6 +181,10 @@ fn iter(run: &Run) -> String {
 }
 
 fn took(run: &Run, now_ms: u64) -> String {
+    // What waits takes no time yet.
+    if run.status == RunStatus::Queued {
+        return NONE.to_owned();
+    }
     let seconds = run.ended_ms.unwrap_or(now_ms).saturating_sub(run.started_ms) / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

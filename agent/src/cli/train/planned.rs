@@ -27,7 +27,7 @@ const SCHEMA: u32 = 1;
 /// The plan, alone.
 pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
     if !is_json {
-        return words(engine);
+        return format!("On {}.\n{}", self::engine(engine), words(engine));
     }
     let by_category: Map<String, Json> =
         categories(engine).into_iter().map(|(category, bytes)| (category.name().to_owned(), bytes.into())).collect();
@@ -110,10 +110,7 @@ pub fn words(engine: &Engine) -> String {
         line(*bytes, &category.text().to_string());
     }
     let (plan, room, multiplied_by) = match engine {
-        Engine::Cpu { threads, .. } => {
-            text.push_str(&format!("On the CPU, {threads} threads, in float32.\n"));
-            return text;
-        }
+        Engine::Cpu { .. } => return text,
         Engine::Card(chosen) => {
             let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             (&chosen.plan, chosen.room, format!("{}{why}", chosen.multiplied_by()))

@@ -34,10 +34,6 @@ pub(super) fn said(line: &str) -> Option<Printed> {
             let is_any = what != "nothing" && what.len() <= MAX_FOLDER_BYTES;
             Some(Printed::Recompute(is_any.then(|| what.to_owned())))
         }
-        b'I' => {
-            let (_, bytes) = line.strip_prefix("It will allocate ")?.split_once('(')?;
-            bytes.split_once(" bytes)")?.0.parse().ok().map(Printed::Allocation)
-        }
         b'O' => line.starts_with("On the CPU, ").then_some(Printed::OnCpu),
         b't' => {
             let tokens = line.strip_prefix("tokens per iteration will be: ")?;

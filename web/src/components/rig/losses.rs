@@ -1,5 +1,6 @@
 //! The losses of the run that is shown, and of those beside it: which they are, and where their configs differ.
 
+use headroom_shared::protocol::run::Run;
 use leptos::prelude::*;
 
 use super::Desk;
@@ -56,8 +57,10 @@ fn choice(desk: Desk, id: StoredValue<String>) -> Part {
     let choices = move || {
         let compared = desk.compared.get();
         let is_new = |watched: &&Watched| {
-            let of = &watched.run.id;
-            id.with_value(|id| id != of && compared.beside(id).all(|other| other != of))
+            let Run { id: of, last, last_evaluation, .. } = &watched.run;
+            // What printed no loss has nothing to compare.
+            (last.is_some() || last_evaluation.is_some())
+                && id.with_value(|id| id != of && compared.beside(id).all(|other| other != of))
         };
         let choice = |watched: &Watched| (watched.run.id.clone(), watched.run.name.clone(), watched.run.started_ms);
         desk.events(|rig| match compared.has_room() {
