@@ -104,9 +104,9 @@ impl Start {
             Ending::Done => print::note(&report::done(&self.run)),
             Ending::Saved => {
                 let command = report::resume_command(&request.given, &self.run.out_dir);
-                print::note(&format!("\n{STOPPED} Go on with:\n  {command}\n"));
+                print::note(&format!("\n{STOPPED}saved. Go on with:\n  {command}\n"));
             }
-            Ending::NotSaved => print::note("\nStopped; the last checkpoint is kept.\n"),
+            Ending::NotSaved => print::note(&format!("\n{STOPPED}not saved; the last checkpoint is kept.\n")),
         }
         Ok(if unread.is_some_and(|error| !error.is_closed_pipe()) { Exit::Failure } else { Exit::Success })
     }

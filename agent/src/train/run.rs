@@ -35,9 +35,9 @@ use super::{
 };
 use crate::data::dataset::{Dataset, DatasetError, Split};
 
-/// What is said of a run that was asked to end and has saved, and nothing else that exits with 0 says: by it a watcher
-/// knows one.
-pub const STOPPED: &str = "Stopped and saved.";
+/// What begins the last words of a run that was asked to end, and of nothing else that exits with 0: by it a watcher knows
+/// one.
+pub const STOPPED: &str = "Stopped and ";
 /// What begins the line of a checkpoint that could not be saved, before its iteration, a colon and why.
 pub const NOT_SAVED: &str = "checkpoint not saved at iteration ";
 

@@ -48,6 +48,8 @@ const ITERATIONS_PER_SECOND: u32 = 10;
 
 /// The signal by which the kernel kills.
 const SIGKILL: i32 = 9;
+/// How often it is told how far an evaluation is: a person looks no more often, and each is a row of history.
+const EVALUATING_EVERY: Duration = Duration::from_secs(30);
 
 /// Where events go.
 pub trait Record: Send {
@@ -117,6 +119,8 @@ pub struct Journal {
     /// The newest iteration, where it was not told yet.
     untold: Option<Iteration>,
     told_at: Option<Duration>,
+    /// When it was told last how far an evaluation is.
+    evaluating_told_at: Option<Duration>,
     /// The last progress: before the first figures any line.
     progress_at: Duration,
     has_figures: bool,
@@ -146,6 +150,7 @@ impl Journal {
             contradiction: None,
             untold: None,
             told_at: None,
+            evaluating_told_at: None,
             progress_at: Duration::ZERO,
             has_figures: false,
             stalled: false,
@@ -301,6 +306,14 @@ impl Journal {
                 self.builtin.bytes = Some(bytes);
                 self.plan();
                 return;
+            }
+            Printed::Evaluating { done, of } => {
+                self.figures(now);
+                if self.evaluating_told_at.is_some_and(|told| now.saturating_sub(told) < EVALUATING_EVERY) {
+                    return;
+                }
+                self.evaluating_told_at = Some(now);
+                What::RunEvaluating { done, of }
             }
             Printed::Evaluation(evaluation) => {
                 self.figures(now);

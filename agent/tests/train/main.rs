@@ -2,4 +2,5 @@
 
 mod cpu;
 mod cuda;
+mod planned;
 mod started;

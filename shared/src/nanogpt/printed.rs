@@ -33,6 +33,13 @@ pub enum Printed {
     },
     /// `step N: train loss …, val loss …`.
     Evaluation(Evaluation),
+    /// `evaluating: N of M batches`, as `headroom train` prints in an evaluation that takes its time.
+    Evaluating {
+        /// Batches that are evaluated.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
     /// `iter N: loss …, time …ms, mfu …%`. What `headroom train` prints besides is there where it is printed, and its
     /// utilisation is of the true card; nanoGPT's is of an A100.
     Iteration(Iteration),

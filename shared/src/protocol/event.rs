@@ -59,6 +59,13 @@ pub enum What {
     RunIteration(Iteration),
     /// An evaluation was printed.
     RunEvaluation(Evaluation),
+    /// An evaluation takes its time; told now and then.
+    RunEvaluating {
+        /// Batches that are evaluated.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
     /// A checkpoint is being saved.
     RunCheckpoint {
         /// Where, as printed.
@@ -213,6 +220,7 @@ impl What {
             | Self::RunParameters { .. }
             | Self::RunIteration(_)
             | Self::RunEvaluation(_)
+            | Self::RunEvaluating { .. }
             | Self::RunCheckpoint { .. }
             | Self::RunSaved { .. }
             | Self::RunResumed { .. } => true,
@@ -227,6 +235,7 @@ impl What {
             self,
             Self::RunIteration(_)
                 | Self::RunEvaluation(_)
+                | Self::RunEvaluating { .. }
                 | Self::RunConfig { .. }
                 | Self::RunParameters { .. }
                 | Self::RunPlanned { .. }

@@ -49,6 +49,9 @@ pub struct Run {
     /// The newest evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_evaluation: Option<Evaluation>,
+    /// The evaluation that is under way, where it takes its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluating: Option<Batches>,
     /// Most that its processes were seen to have on one card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_peak_bytes: Option<u64>,
@@ -164,6 +167,15 @@ pub struct Iteration {
     /// The gradients' norm before clipping, where it is printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
+}
+
+/// How far an evaluation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batches {
+    /// Batches that are evaluated.
+    pub done: u64,
+    /// Of so many.
+    pub of: u64,
 }
 
 /// What is printed of an evaluation.

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(not_saved(&line), Some((100, "no space left on device; make room")));
         assert_eq!(not_saved(&format!("{NOT_SAVED}x: y")), None);
         assert_eq!(not_saved("saving checkpoint to out"), None);
-        assert!(says_stopped(&format!("iter 3\n{STOPPED} Go on with:\n")) && !says_stopped("iter 3\nDone.\n"));
+        assert!(says_stopped(&format!("iter 3\n{STOPPED}saved. Go on with:\n")) && !says_stopped("iter 3\nDone.\n"));
     }
 
     #[test]

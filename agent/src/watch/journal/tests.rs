@@ -117,6 +117,16 @@ fn a_run_of_ours_that_was_stopped_is_not_called_done() {
 }
 
 #[test]
+fn how_far_an_evaluation_is_is_told_now_and_then() {
+    let (mut journal, kept, _) = journal(settings("headroom train"));
+    for (done, at) in [(10, 5), (20, 10), (30, 34), (40, 36)] {
+        print(&mut journal, &format!("evaluating: {done} of 400 batches\n"), SECOND * at);
+    }
+    let told: Vec<_> = kept.all().into_iter().filter(|what| matches!(what, What::RunEvaluating { .. })).collect();
+    assert_eq!(told, [10, 40].map(|done| What::RunEvaluating { done, of: 400 }));
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_saved_is_told_at_once_and_once() {
     let (mut journal, kept, _) = journal(settings("headroom train"));
     let line = format!("{}100: no space left on device\n", crate::train::run::NOT_SAVED);

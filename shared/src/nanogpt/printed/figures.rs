@@ -34,6 +34,11 @@ pub(super) fn said(line: &str) -> Option<Printed> {
             let is_any = what != "nothing" && what.len() <= MAX_FOLDER_BYTES;
             Some(Printed::Recompute(is_any.then(|| what.to_owned())))
         }
+        b'e' => {
+            let (done, of) = line.strip_prefix("evaluating: ")?.split_once(" of ")?;
+            let of = of.split_once(" batches")?.0;
+            Some(Printed::Evaluating { done: done.parse().ok()?, of: of.parse().ok()? })
+        }
         b'O' => line.starts_with("On the CPU, ").then_some(Printed::OnCpu),
         b't' => {
             let tokens = line.strip_prefix("tokens per iteration will be: ")?;

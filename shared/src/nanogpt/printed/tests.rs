@@ -97,6 +97,7 @@ fn lines_that_people_print() {
     assert_eq!(only(&format!("{line}, lr 6.000e-4, norm NaN\n")), said(lost), "a norm that is no number");
     assert_eq!(only("A GPT of 801024 parameters: 4 layers, 4 heads"), [Printed::Builtin(801_024)]);
     assert_eq!(only("On the CPU, 2 threads, float32."), [Printed::OnCpu]);
+    assert_eq!(only("evaluating: 37 of 400 batches\n"), [Printed::Evaluating { done: 37, of: 400 }]);
     let again = |what: &str| only(&format!("Computed again in backward: {what}."));
     assert_eq!(again("nothing"), [Printed::Recompute(None)]);
     let what = "GELU and layer norms of blocks 0 to 3, nothing of block 4";
@@ -142,6 +143,7 @@ fn what_only_resembles_a_line_says_nothing() {
         "A GPT of many parameters: 4 layers",
         "It will allocate 21.3 MiB (22347776 bytes):",
         "Allocated -1 bytes",
+        "evaluating: some of 400 batches",
         "",
     ] {
         let said: Vec<_> = read_text(line).into_iter().filter(|said| !matches!(said, Printed::Config(_))).collect();

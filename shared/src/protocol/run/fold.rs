@@ -1,6 +1,6 @@
 //! A run is what its events made of it: the one place that says how, for history and for a page that sees them live.
 
-use super::{Cause, Run, RunStatus};
+use super::{Batches, Cause, Run, RunStatus};
 use crate::protocol::event::What;
 
 /// Cards of one run at most: more than a machine holds.
@@ -27,7 +27,11 @@ impl Run {
                 self.max_iters = *max_iters;
             }
             What::RunIteration(iteration) => self.last = Some(*iteration),
-            What::RunEvaluation(evaluation) => self.last_evaluation = Some(*evaluation),
+            What::RunEvaluating { done, of } => self.evaluating = Some(Batches { done: *done, of: *of }),
+            What::RunEvaluation(evaluation) => {
+                self.last_evaluation = Some(*evaluation);
+                self.evaluating = None;
+            }
             What::RunMemory { gpu, bytes } => {
                 if !self.gpus.contains(gpu) && self.gpus.len() < GPUS_MAX {
                     self.gpus.push(gpu.clone());
@@ -87,6 +91,9 @@ impl Run {
         // A watcher of an earlier version says it by the message alone.
         self.status = status.because(self.oom.as_ref().map(|_| Cause::OutOfGpuMemory));
         self.ended_ms = status.has_ended().then_some(time_ms);
+        if status.has_ended() {
+            self.evaluating = None;
+        }
     }
 }
 
@@ -181,6 +188,20 @@ mod tests {
             run.last_evaluation = Some(evaluation);
             run.last = Some(iteration(10));
             run.oom = Some("CUDA out of memory.".to_owned());
+        });
+    }
+
+    #[test]
+    fn an_evaluation_is_under_way_until_it_is_printed_or_the_run_ends() {
+        let evaluating = (2000, What::RunEvaluating { done: 37, of: 400 });
+        let evaluation = Evaluation { iter: 0, train_loss: Some(4.0), val_loss: None };
+        check(std::slice::from_ref(&evaluating), |run| run.evaluating = Some(Batches { done: 37, of: 400 }));
+        check(&[evaluating.clone(), (3000, What::RunEvaluation(evaluation))], |run| {
+            run.last_evaluation = Some(evaluation);
+        });
+        check(&[evaluating, (3000, status(RunStatus::exited(1), None))], |run| {
+            run.status = RunStatus::exited(1);
+            run.ended_ms = Some(3000);
         });
     }
 

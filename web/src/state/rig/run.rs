@@ -5,7 +5,7 @@ use headroom_shared::{
     protocol::{
         alert::Settings,
         history::{History, Metric},
-        run::{Cause, Contradiction, Figure, Run, RunStatus},
+        run::{Batches, Cause, Contradiction, Figure, Run, RunStatus},
     },
 };
 
@@ -157,6 +157,9 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         && let Some(val) = evaluation.val_loss
     {
         add(text::RIG_VAL_LOSS, loss(val), say(&text::rig_at_iteration(format::grouped(evaluation.iter))));
+    }
+    if let Some(Batches { done, of }) = run.evaluating {
+        add(text::RIG_EVALUATING, say(&text::rig_batches(format::grouped(done), format::grouped(of))), String::new());
     }
     if let Some(left_ms) = left_ms(run) {
         add(text::RIG_TIME_LEFT, format!("≈{}{}", super::words::BLANK, duration(left_ms)), String::new());

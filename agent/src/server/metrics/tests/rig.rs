@@ -230,6 +230,7 @@ fn run() -> Run {
             ..Iteration::default()
         }),
         last_evaluation: Some(Evaluation { iter: 250, train_loss: Some(1.9703), val_loss: Some(2.125) }),
+        evaluating: None,
         gpu_memory_peak_bytes: Some(6 * GIB),
         gpu_since_ms: None,
         energy_joules: Some(3600.0),
@@ -262,6 +263,7 @@ fn ended() -> Run {
         max_iters: None,
         last: None,
         last_evaluation: None,
+        evaluating: None,
         gpu_memory_peak_bytes: None,
         energy_joules: None,
         plan: None,

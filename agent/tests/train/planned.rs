@@ -1,0 +1,58 @@
+//! A plan alone: for a card that is not here, of data that are not here.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::started::{finished, headroom, refused};
+
+const VRAM: &str = "--vram=11.69GiB";
+
+/// GPT-2 124M with 64 x 1024 tokens a micro-batch, on a machine without a driver.
+fn command(folder: &TempDir, words: &[&str]) -> std::process::Command {
+    let mut command = headroom(folder.path(), words);
+    command.env("HEADROOM_CUDA", "no-driver.so").env("HEADROOM_NVML", "no-nvml.so");
+    command
+}
+
+#[test]
+fn a_plan_needs_neither_a_card_nor_data() {
+    let folder = TempDir::new().expect("a folder");
+    let output =
+        finished(&mut command(&folder, &["train", "--plan", "--json", "--dataset=none", "--batch_size=64", VRAM]));
+    let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for words in ["a card of 11.69 GiB that nobody else uses", "The data set none is not here", "50304 tokens"] {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
+    assert_eq!((&plan["device"], &plan["card"], &plan["fits"]), (&"cuda".into(), &Value::Null, &true.into()));
+    let levels: Vec<_> = plan["recompute"].as_array().expect("a level a block").iter().collect();
+    assert!(levels.len() == 12 && levels.contains(&&"attention".into()), "{levels:?}");
+
+    // What the calculator says of the same run.
+    let asked = ["plan", "--json", "--batch_size=64", "--dtype=bfloat16", VRAM];
+    let calculated = command(&folder, &asked).output().expect("it runs");
+    let calculated: Value = serde_json::from_slice(&calculated.stdout).expect("JSON");
+    assert_eq!(plan["bytes"], calculated["builtin"]["allocated_bytes"]);
+
+    let words = finished(&mut command(&folder, &["train", "--plan", "--batch_size=64", "--dataset=none", VRAM]));
+    let words = String::from_utf8_lossy(&words.stdout).into_owned();
+    assert!(words.starts_with("On a card of 11.69 GiB.\nIt will allocate "), "{words}");
+
+    refused(
+        &mut command(&folder, &["train", "--plan", "--batch_size=64", "--dataset=none", "--vram=4GiB"]),
+        1,
+        &["the run takes", "of a card of 4.00 GiB may be taken", "hint: --batch_size="],
+    );
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "a plan leaves nothing");
+}
+
+#[test]
+fn without_a_size_the_cpu_is_planned_and_said() {
+    let folder = TempDir::new().expect("a folder");
+    let output = finished(&mut command(&folder, &["train", "--plan"]));
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(words.starts_with("On the CPU, "), "{words}");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nor are the built-in stories made for it");
+}
