@@ -425,7 +425,12 @@ fn a_card_that_faults_is_told_by_its_kernel_and_the_checkpoint_stays() {
     // An illegal address, in the middle of an iteration.
     machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 700 }), ..Scenario::default() });
     let resume = ["--device=cuda", "--init_from=resume", "--max_iters=1000"];
-    let words = ["iteration ", "could not be computed: ", "CUDA_ERROR_ILLEGAL_ADDRESS", "hint: the checkpoint of iteration 4 is kept"];
+    let words = [
+        "iteration ",
+        "could not be computed: ",
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "hint: the checkpoint of iteration 4 is kept",
+    ];
     let said = refused(&mut machine.tiny(&resume), 1, &words);
     assert!(said.contains("the newest being ") && said.contains("HEADROOM_CUDA_SYNC=1 tells which"), "{said}");
     // Waited for one by one, it is that one.
