@@ -12,10 +12,16 @@ mod soak;
 use std::{
     io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use headroom_shared::protocol::event::{Event, What};
+use headroom_shared::protocol::{
+    event::{Event, What},
+    state::HistoryState,
+};
 
 use crate::{
     clock::now_ms,
@@ -76,10 +82,22 @@ impl Rig {
         let cards = Arc::clone(&tellers.cards);
         let hub = tellers.hub.clone();
         let told = tellers.clone();
+        let is_paused = AtomicBool::new(false);
         let store = Store::open(folder, keep, move |what| match what {
-            Told::State(state) => told.hub.history(state),
+            Told::State(state) => {
+                // At once: as an event it is told when it can be written.
+                let reason = if let HistoryState::Paused { reason, .. } = &state { Some(reason) } else { None };
+                match (is_paused.swap(reason.is_some(), Ordering::Relaxed), reason) {
+                    (false, Some(reason)) => say(&What::HistoryPaused { reason: reason.clone() }),
+                    (true, None) => say(&What::HistoryResumed),
+                    _ => {}
+                }
+                told.hub.history(state);
+            }
             Told::Event(event) => {
-                say(&event.what);
+                if !matches!(event.what, What::HistoryPaused { .. } | What::HistoryResumed) {
+                    say(&event.what);
+                }
                 told.event(event);
             }
         })?;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use headroom_shared::protocol::Scope;
+use headroom_shared::protocol::{Scope, event::What};
 use thiserror::Error;
 use tokio::{runtime, task::spawn_blocking, time::timeout};
 
@@ -164,6 +164,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let name = request.name.or_else(|| sysinfo::System::host_name().ok()).unwrap_or_else(|| "rig".to_owned());
     let webhook =
         request.webhook.or_else(|| std::env::var(WEBHOOK_VARIABLE).ok().filter(|address| !address.is_empty()));
+    let posts = webhook.is_some();
     let webhook = webhook.map(|address| Webhook::start(&address, |failure| print::note(&format!("{failure}\n"))));
     let rig = Rig::start(
         &folder,
@@ -172,7 +173,14 @@ async fn serve(request: Request) -> Result<(), super::Error> {
         webhook.transpose().map_err(Error::Webhook)?,
         request.train.as_deref(),
         |what| {
-            if let Some(said) = set_aside::said(what) {
+            let said = match what {
+                What::HistoryPaused { reason } => {
+                    Some(format!("history is paused: {reason}; what is measured is shown live all the same\n"))
+                }
+                What::HistoryResumed => Some("history is kept again\n".to_owned()),
+                what => set_aside::said(what),
+            };
+            if let Some(said) = said {
                 print::note(&said);
             }
         },
@@ -187,6 +195,9 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     greet(&greeting, &hosts, &access)?;
     if let Some(why) = rig.foreman.training().unavailable.filter(|_| request.train.is_some()) {
         print::note(&format!("no training can be started: {why}\n"));
+    }
+    if posts && rig.store.settings().is_ok_and(|settings| settings.alerts.is_empty()) {
+        print::note("no alert is set: the webhook gets nothing until one is, on the rig's page\n");
     }
     let following = access.clone().follow_aside().map_err(Error::Start)?;
     let asked: (Arc<dyn Archive>, Arc<dyn Orders>) = (Arc::new(rig.store.clone()), Arc::new(rig.foreman.clone()));

@@ -12,6 +12,7 @@ use headroom_shared::{
     protocol::alert::{ALERTS_MAX, Alert, Settings},
     text::{self, Text},
 };
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::json;
@@ -30,6 +31,18 @@ const CELSIUS_MAX: u64 = 150;
 /// A week: who waits longer for progress looks by himself.
 const MINUTES_MAX: u64 = 7 * 24 * 60;
 
+/// [`Settings`] as they come from outside: all of them are replaced, so that a key which they do not have would be lost in
+/// silence.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    alerts: Vec<Alert>,
+    #[serde(default)]
+    price_per_kwh: Option<f64>,
+    #[serde(default)]
+    currency: String,
+}
+
 /// `GET /api/settings`.
 pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Response, Refusal> {
     Ok(answer(&asked(&state.archive, Archive::settings).await?))
@@ -38,7 +51,8 @@ pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Response, Refusa
 /// `PUT /api/settings`: all of them, in the place of those that If-Match names.
 pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Response, Refusal> {
     let wanted = wanted(request.headers())?;
-    let settings: Settings = json(request).await?;
+    let Body { alerts, price_per_kwh, currency } = json(request).await?;
+    let settings = Settings { alerts, price_per_kwh, currency };
     check(&settings).map_err(|why| Refusal::bad_request(why.to_string()))?;
     let kept = asked(&state.archive, move |archive| {
         let is_expected = |kept: Option<&Settings>| {

@@ -408,7 +408,14 @@ async fn settings_are_kept() {
     let of_both = format!("If-Match: \"x\", {}", read.header("etag"));
     assert_eq!(put(&[&of_both], r#"{"alerts":[]}"#).await.status, 200);
     assert_eq!(put(&["If-Match: *"], &body).await.status, 200);
-    for bad in ["", "{", "[]", r#"{"alerts":[{"on":"memory_above","percent":101}]}"#, r#"{"alerts":[{"on":"x"}]}"#] {
+    for bad in [
+        "",
+        "{",
+        "[]",
+        r#"{"alerts":[{"on":"memory_above","percent":101}]}"#,
+        r#"{"alerts":[{"on":"x"}]}"#,
+        r#"{"alerts":[],"webhook":"http://x/"}"#,
+    ] {
         assert_eq!(put(&["If-Match: *"], bad).await.status, 400, "{bad}");
     }
     server.stop().await;
