@@ -32,6 +32,7 @@ use crate::train::{
     run::{Ending, Event, Run, STOPPED},
     stop,
 };
+use engine::Engine;
 pub use error::Error;
 pub use options::help;
 use options::{FLAGS, Request, take_word};
@@ -56,14 +57,26 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         engine.check(&gpt, &run, &request).map_err(super::Error::from)?;
         return Ok(Exit::Success);
     }
+    // Before anything that takes its time.
+    let stop = interrupts().map_err(super::Error::from)?;
     let Some(mut start) = Start::of(&request, given).map_err(super::Error::from)? else { return Ok(Exit::Usage) };
-    start.train(&request).map_err(super::Error::from)
+    start.train(&request, &stop).map_err(super::Error::from)
 }
 
 impl Start {
-    fn train(&mut self, request: &Request) -> Result<Exit, Error> {
+    fn train(&mut self, request: &Request, stop: &AtomicBool) -> Result<Exit, Error> {
+        let is_asked_to_end = || {
+            let is_asked = stop.load(Ordering::Relaxed);
+            if is_asked {
+                print::note(&format!("\n{STOPPED}not saved: it had not begun.\n"));
+            }
+            is_asked
+        };
         print::note(&report::start(&self.gpt, &self.run, &self.dataset, &self.engine));
         self.engine.check(&self.gpt, &self.run, request)?;
+        if is_asked_to_end() {
+            return Ok(Exit::Success);
+        }
         // Memory before the folder: where none is left, nothing else was touched.
         let mut ready = self.engine.ready(&self.gpt, &self.run, request)?;
         let trainer = &mut *ready.trainer;
@@ -74,7 +87,9 @@ impl Start {
         }
         let kept = self.checkpoint.as_ref().map(|checkpoint| checkpoint.meta.state.iter_num);
         let state = self.fill(trainer)?;
-        let stop = interrupts()?;
+        if is_asked_to_end() {
+            return Ok(Exit::Success);
+        }
         let run = Run {
             config: self.run.config(&self.settings, &self.engine.device_name()),
             settings: &self.run,
@@ -86,10 +101,11 @@ impl Start {
             state,
             kept,
             peak_flops: ready.peak_flops,
+            is_peak_measured: matches!(self.engine, Engine::Cpu { .. }),
             on_save_error: request.on_save_error,
         };
         let mut unread = None;
-        let ending = run.run(&stop, &mut |event| {
+        let ending = run.run(stop, &mut |event| {
             if let Event::NotSaved { .. } = event {
                 print::note(&report::event(&event, &self.run, false));
             }

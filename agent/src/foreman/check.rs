@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use headroom_shared::nanogpt::{Problem, Severity, Source};
+use headroom_shared::nanogpt::{Problem, Severity, Source, defaults};
 
 use super::{Error, allowed::Config};
 use crate::{
@@ -47,6 +47,10 @@ pub fn check(new: New<'_>) -> Result<Vec<String>, Error> {
     let refused = |why: Vec<String>| Error::Config { config: new.config.name.clone(), why: why.join(" ") };
     if !errors.is_empty() {
         return Err(refused(told(&errors, 0)));
+    }
+    // What sets a key and is not evaluated means another run than the one that would be trained.
+    if keys.settings.unevaluated.iter().any(|(name, _)| defaults::find(name).is_some()) {
+        return Err(refused(told(&rest, keys.settings.problems.omitted())));
     }
     let of_key = |key: &str, message: String, hint: Option<String>| {
         let said = hint.map_or_else(|| message.clone(), |hint| format!("{message} ({hint})"));

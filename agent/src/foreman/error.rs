@@ -57,7 +57,7 @@ pub enum Error {
         chars_max: usize,
     },
     /// A config that the trainer would not take.
-    #[error("No run was started: with {config} training would stop. {why}")]
+    #[error("{}", text::order_stops(config.as_str(), why.as_str()))]
     Config {
         /// Its name.
         config: String,

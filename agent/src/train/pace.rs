@@ -13,6 +13,8 @@ pub struct Pace {
     seconds: f64,
     iterations: u64,
     operations_a_token: f64,
+    /// The most that was told of, where what can be was measured.
+    most_flops: f64,
 }
 
 impl Pace {
@@ -24,7 +26,14 @@ impl Pace {
         let weights = run.gpt.n_parameters().unwrap_or(u64::MAX).saturating_sub(positions) as f64;
         // nanoGPT's estimate_mfu, after arXiv:2204.02311, appendix B.
         let operations_a_token = 6.0 * weights + 12.0 * l * c * t;
-        Self { iteration: None, evaluation_seconds: 0.0, seconds: 0.0, iterations: 0, operations_a_token }
+        Self {
+            iteration: None,
+            evaluation_seconds: 0.0,
+            seconds: 0.0,
+            iterations: 0,
+            operations_a_token,
+            most_flops: 0.0,
+        }
     }
 
     /// Takes how long the newest evaluation was.
@@ -49,7 +58,10 @@ impl Pace {
         let evaluations = settings.max_iters / settings.eval_interval - iter / settings.eval_interval;
         let seconds = self.iteration.unwrap_or_default() * left as f64 + self.evaluation_seconds * evaluations as f64;
         (self.seconds, self.iterations) = (0.0, 0);
-        let mfu = run.peak_flops.map(|peak| tokens_per_second * self.operations_a_token / peak);
+        let flops = tokens_per_second * self.operations_a_token;
+        // What was reached can be reached.
+        self.most_flops = self.most_flops.max(if run.is_peak_measured { flops } else { 0.0 });
+        let mfu = run.peak_flops.map(|peak| flops / peak.max(self.most_flops));
         (tokens_per_second, mfu, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 }

@@ -38,6 +38,8 @@ use crate::data::dataset::{Dataset, DatasetError, Split};
 /// What begins the last words of a run that was asked to end, and of nothing else that exits with 0: by it a watcher knows
 /// one.
 pub const STOPPED: &str = "Stopped and ";
+/// What is said of a run that has diverged, and of no other that fails: by it a watcher knows one.
+pub const DIVERGED: &str = "the run has diverged";
 /// What begins the line of a checkpoint that could not be saved, before its iteration, a colon and why.
 pub const NOT_SAVED: &str = "checkpoint not saved at iteration ";
 
@@ -225,6 +227,8 @@ pub struct Run<'a> {
     pub kept: Option<u64>,
     /// Operations a second that the threads or the card can; none where that is not known.
     pub peak_flops: Option<f64>,
+    /// Whether that was measured, so that it may have been too little where others were at work then.
+    pub is_peak_measured: bool,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
 }

@@ -48,6 +48,8 @@ const ITERATIONS_PER_SECOND: u32 = 10;
 
 /// The signal by which the kernel kills.
 const SIGKILL: i32 = 9;
+/// What asks for an end.
+const SIGTERM: i32 = 15;
 /// How often it is told how far an evaluation is: a person looks no more often, and each is a row of history.
 const EVALUATING_EVERY: Duration = Duration::from_secs(30);
 
@@ -432,6 +434,7 @@ impl Journal {
         let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(visible);
         let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
         let is_too_little = words.as_deref().is_some_and(builtin::says_too_little);
+        let has_diverged = words.as_deref().is_some_and(builtin::says_diverged);
         let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
         let killed = is_out_of_memory.then(|| text::RUN_KILLED.to_string());
         let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
@@ -440,6 +443,13 @@ impl Journal {
         }
         if is_too_little {
             return Some(Cause::OutOfGpuMemory);
+        }
+        if has_diverged {
+            return Some(Cause::Diverged);
+        }
+        // Ours ends by that signal where somebody asks for its end before it listens, or does not wait for it to save.
+        if self.builtin.is && ending == Ending::Killed(SIGTERM) {
+            return Some(Cause::Stopped);
         }
         xid.map(|_| Cause::CardError).or(is_out_of_memory.then_some(Cause::OutOfHostMemory))
     }

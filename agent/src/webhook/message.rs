@@ -116,6 +116,7 @@ fn said(kind: Kind, alert: Alert, whose: &str, value: Option<f64>, cause: Option
                 Some(Cause::OutOfGpuMemory) => format!("{whose} ran out of GPU memory"),
                 Some(Cause::OutOfHostMemory) => format!("{whose} was killed: the machine ran out of memory"),
                 Some(Cause::CardError) => format!("{whose} failed{status} after an error of its GPU"),
+                Some(Cause::Diverged) => format!("{whose} diverged"),
                 Some(Cause::Stopped | Cause::Unqueued | Cause::Other) | None => format!("{whose} failed{status}"),
             }
         }

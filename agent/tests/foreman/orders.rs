@@ -18,6 +18,9 @@ fn an_order_means_what_its_config_says() {
     refused(&json!({ "config": "bad.py" }), 422, &["bad.py:12:", "n_head"]);
     refused(&json!({ "config": "tuned.py" }), 422, &["tuned.py:11:", "no weights \"gpt2-xl\""]);
     refused(&json!({ "config": "broken.py" }), 422, &["broken.py:12:"]);
+    fs::write(owner.train.path().join("config/loop.py"), format!("{MODEL}for i in range(3):\n    n_layer = i\n"))
+        .expect("a config");
+    refused(&json!({ "config": "loop.py" }), 422, &["loop.py:11:", "n_layer"]);
     refused(&json!({ "config": "short.py", "out_dir": "/tmp/x" }), 400, &["out_dir"]);
     refused(&json!({ "config": "short.py", "args": ["--batch_size=1"] }), 400, &["args"]);
     assert_eq!(agent.json("GET", "/api/runs", &Value::Null, 200), json!([]), "none of them is a run");
@@ -83,4 +86,34 @@ fn two_agents_of_a_user_share_its_devices() {
     agent.stop(&first);
     agent.comes(&first, "stopped", was_stopped);
     beside.comes(&second, "done", has_ended(0));
+}
+
+/// Before it listens to signals, as it starts, within an evaluation and between iterations.
+#[test]
+fn a_run_that_is_stopped_at_any_moment_is_called_so() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    for _ in 0..6 {
+        let run = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+        agent.comes(&run, "begun", |run| run["status"]["state"] == "running");
+        agent.stop(&run);
+        let ended = agent.comes(&run, "ended", |run| run["ended_ms"].is_u64());
+        assert_eq!(ended["status"]["cause"], "stopped", "{ended}");
+    }
+}
+
+#[test]
+fn a_run_that_diverges_is_called_so() {
+    let owner = Owner::new();
+    let wild = "learning_rate = 1e30\ndecay_lr = False\ngrad_clip = 0.0\nwarmup_iters = 0\nmax_iters = 200\n";
+    fs::write(owner.train.path().join("config/wild.py"), format!("{MODEL}{wild}")).expect("a config");
+    let agent = owner.serve();
+    let run = agent.order(&json!({ "config": "wild.py", "device": "cpu" }));
+    let ended = agent.comes(&run, "ended", |run| run["ended_ms"].is_u64());
+    assert_eq!(ended["status"], json!({ "state": "exited", "code": 1, "cause": "diverged" }));
+    assert!(
+        ended["explanation"].as_str().is_some_and(|why| why.contains("hint: a smaller --learning_rate=")),
+        "{ended}"
+    );
+    assert!(owner.table().contains("diverged"), "{}", owner.table());
 }

@@ -157,6 +157,7 @@ fn status(run: &Run) -> String {
         Some(Cause::OutOfGpuMemory) => return "ran out of GPU memory".to_owned(),
         Some(Cause::OutOfHostMemory) => return "killed, host memory".to_owned(),
         Some(Cause::CardError) => return "failed, GPU error".to_owned(),
+        Some(Cause::Diverged) => return "diverged".to_owned(),
         Some(Cause::Stopped) => return "stopped".to_owned(),
         Some(Cause::Unqueued) => return "taken from queue".to_owned(),
         Some(Cause::Other) | None => {}

@@ -158,7 +158,7 @@ fn each_last(at: &Snapshot<'_>, samples: &mut Samples, value: impl Fn(&Iteration
 }
 
 /// Every status as a label says it. What a run died of outweighs its exit code and signal.
-const STATUSES: [&str; 12] = [
+const STATUSES: [&str; 13] = [
     "running",
     "queued",
     "stalled",
@@ -169,6 +169,7 @@ const STATUSES: [&str; 12] = [
     "out_of_gpu_memory",
     "out_of_host_memory",
     "card_error",
+    "diverged",
     "stopped",
     "unqueued",
 ];
@@ -178,6 +179,7 @@ const fn status_name(status: RunStatus) -> &'static str {
         Some(Cause::OutOfGpuMemory) => return "out_of_gpu_memory",
         Some(Cause::OutOfHostMemory) => return "out_of_host_memory",
         Some(Cause::CardError) => return "card_error",
+        Some(Cause::Diverged) => return "diverged",
         Some(Cause::Stopped) => return "stopped",
         Some(Cause::Unqueued) => return "unqueued",
         Some(Cause::Other) | None => {}

@@ -9,7 +9,7 @@ use headroom_shared::{
 
 use crate::{
     train::{
-        run::{NOT_SAVED, STOPPED},
+        run::{DIVERGED, NOT_SAVED, STOPPED},
         shortage::MAY_BE_TAKEN,
     },
     watch::planned::Card,
@@ -94,7 +94,12 @@ pub fn says_too_little(words: &str) -> bool {
     words.contains(MAY_BE_TAKEN)
 }
 
-/// Whether it said that it was stopped, and saved.
+/// Whether last words are that nothing was learnt any more.
+pub fn says_diverged(words: &str) -> bool {
+    words.contains(DIVERGED)
+}
+
+/// Whether it said that it was stopped.
 pub fn says_stopped(tail: &str) -> bool {
     tail.lines().any(|line| line.starts_with(STOPPED))
 }

@@ -12,7 +12,9 @@ pub enum Cause {
     OutOfHostMemory,
     /// The driver reported an error of its card, an Xid.
     CardError,
-    /// Somebody asked for its end: it finished its iteration and saved.
+    /// It lost what it had learnt, or a value was no number any more.
+    Diverged,
+    /// Somebody asked for its end: it finished its iteration and saved, or was ended at once.
     Stopped,
     /// Somebody took it out of the queue: it never began.
     Unqueued,

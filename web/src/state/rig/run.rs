@@ -49,6 +49,7 @@ pub fn status(status: RunStatus) -> String {
         Some(Cause::OutOfGpuMemory) => return t(text::RIG_OOM).to_owned(),
         Some(Cause::OutOfHostMemory) => return t(text::RIG_OOM_HOST).to_owned(),
         Some(Cause::CardError) => return t(text::RIG_CARD_ERROR).to_owned(),
+        Some(Cause::Diverged) => return t(text::RIG_DIVERGED).to_owned(),
         Some(Cause::Stopped) => return t(text::RIG_STOPPED).to_owned(),
         Some(Cause::Unqueued) => return t(text::RIG_UNQUEUED).to_owned(),
         Some(Cause::Other) | None => {}

@@ -263,6 +263,7 @@ fn what_happened_is_told_once() {
         (Cause::OutOfGpuMemory, "ran out of GPU memory"),
         (Cause::OutOfHostMemory, "killed: the machine ran out of memory"),
         (Cause::CardError, "failed after an error of its GPU"),
+        (Cause::Diverged, "diverged"),
         (Cause::Other, "failed with exit code 1"),
     ] {
         let died = RunStatus::exited(1).because(Some(cause));
