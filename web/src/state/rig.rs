@@ -31,7 +31,7 @@ use headroom_shared::protocol::{
 };
 
 use super::rig_charts::losses::Losses;
-use card::{Card, N_METRICS};
+use card::{Card, N_METRICS, Part};
 
 /// Cards at most; an agent that tells more is not ours.
 const CARDS_MAX: usize = 64;
@@ -281,19 +281,22 @@ impl Rig {
         }
     }
 
-    /// Takes the last two minutes of a card from history, for a page that has just been opened.
+    /// Takes seconds of a card from history, for a page that has just been opened.
     pub fn take_history(&mut self, history: &History) -> Changed {
         let Some(card) = self.cards.iter_mut().find(|card| card.gpu.uuid == history.gpu) else {
             return Changed::default();
         };
         for (at, time_ms) in history.times_ms.iter().enumerate() {
-            let mut all = [f32::NAN; N_METRICS];
-            for (value, series) in all.iter_mut().zip(&history.series) {
-                #[expect(clippy::cast_possible_truncation, reason = "finer than a pixel")]
-                let mean = series.mean.get(at).copied().flatten().map(|mean| mean as f32);
-                *value = mean.unwrap_or(f32::NAN);
+            #[expect(clippy::cast_possible_truncation, reason = "finer than a pixel")]
+            let of = |values: &[Option<f64>]| values.get(at).copied().flatten().map(|value| value as f32);
+            let mut parts = [Part::NOTHING; N_METRICS];
+            for (part, series) in parts.iter_mut().zip(&history.series) {
+                if let Some(mean) = of(&series.mean) {
+                    let (min, max) = (of(&series.min).unwrap_or(mean), of(&series.max).unwrap_or(mean));
+                    *part = Part { min, max, sum: mean, n: 1 };
+                }
             }
-            card.take_past(*time_ms, &all);
+            card.take_past(*time_ms, &parts);
         }
         Changed { fast: true, ..Changed::default() }
     }

@@ -2,7 +2,7 @@
 
 use leptos::{prelude::*, task::spawn_local};
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use super::client::Client;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     state::{
         rig::{
             Rig,
-            card::{Card, RECENT_MS},
+            card::{Card, SECOND_MS},
             connection::Stage,
             processes::{predicted_bytes, run_on},
             words,
@@ -25,8 +25,11 @@ use crate::{
 
 /// Points of a chart; it has as many columns.
 const POINTS: u64 = 600;
-/// Points of the minutes before the page was opened: one a second.
-const RECENT_POINTS: u64 = 120;
+/// The last minutes have holes where history had not written yet what it was asked for; those are asked for so many
+/// times in all.
+const FILLS_MAX: u32 = 4;
+/// Between two of them: history is written once a second, and a disk may take as long again.
+const FILL_EVERY: Duration = Duration::from_secs(3);
 /// What did not arrive is asked for again after this.
 const RETRY_MS: u64 = 10_000;
 /// Live seconds reach back an hour; well before that is over, what follows now is fetched anew.
@@ -40,20 +43,7 @@ pub fn keep_history(client: Client) {
     // The sparklines of a page that has just been opened, and after a restart that nobody recorded.
     Effect::new(move |_| {
         if live.get() {
-            let now_ms = desk.agent_now_ms_untracked();
-            let cards = desk.look(|rig| rig.cards.iter().map(|card| card.gpu.uuid.clone()).collect::<Vec<_>>());
-            spawn_local(async move {
-                for uuid in cards {
-                    let from_ms = now_ms.saturating_sub(RECENT_MS);
-                    let Ok(history) = rest::history(&client.token(), &uuid, from_ms, now_ms, RECENT_POINTS).await
-                    else {
-                        return;
-                    };
-                    if let Some(changed) = desk.change(|rig| rig.take_history(&history)) {
-                        client.draw(changed);
-                    }
-                }
-            });
+            fill(client, FILLS_MAX);
         }
     });
 
@@ -112,6 +102,26 @@ pub fn keep_history(client: Client) {
                 desk.run_history.set(fetched);
             }
         });
+    });
+}
+
+/// Asks for what the last minutes of the cards lack, and so many times in all for what they lack still.
+fn fill(client: Client, n_fills: u32) {
+    let desk = client.desk;
+    spawn_local(async move {
+        let now_ms = desk.agent_now_ms_untracked();
+        let lacks = |card: &Card| Some((card.gpu.uuid.clone(), card.missing(now_ms)?));
+        for (uuid, range) in desk.look(|rig| rig.cards.iter().filter_map(lacks).collect::<Vec<_>>()) {
+            let n_points = range.span_ms() / SECOND_MS;
+            let asked = rest::history(&client.token(), &uuid, range.from_ms, range.to_ms, n_points).await;
+            let Ok(history) = asked else { break };
+            if let Some(changed) = desk.change(|rig| rig.take_history(&history)) {
+                client.draw(changed);
+            }
+        }
+        if n_fills > 1 {
+            set_timeout(move || fill(client, n_fills - 1), FILL_EVERY);
+        }
     });
 }
 

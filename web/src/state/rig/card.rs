@@ -8,9 +8,12 @@ use headroom_shared::protocol::{
     reading::{Reading, Why},
 };
 
-use super::words::{self, why};
+use super::{
+    spark::BRIDGED_MS,
+    words::{self, why},
+};
 use crate::{
-    state::format,
+    state::{format, rig_charts::view::Range},
     text::{self, say, t},
 };
 
@@ -59,7 +62,8 @@ pub struct Part {
 }
 
 impl Part {
-    const NOTHING: Self = Self { min: f32::INFINITY, max: f32::NEG_INFINITY, sum: 0.0, n: 0 };
+    /// Of no reading.
+    pub const NOTHING: Self = Self { min: f32::INFINITY, max: f32::NEG_INFINITY, sum: 0.0, n: 0 };
 
     fn take(&mut self, value: f32) {
         if value.is_nan() {
@@ -122,8 +126,25 @@ impl Card {
         self.count(time_ms, &all);
     }
 
+    /// What history is to be asked for: the last two minutes from the first hole in them to the end of the last, in
+    /// whole seconds; nothing where no line is broken. History is written once a second and later where a disk is slow,
+    /// so that an answer ends before what came live began.
+    pub fn missing(&self, now_ms: u64) -> Option<Range> {
+        let mut before_ms = now_ms.saturating_sub(RECENT_MS);
+        let mut missing = None;
+        for time_ms in self.recent.iter().map(|moment| moment.time_ms).chain([now_ms]) {
+            if time_ms.saturating_sub(before_ms) > BRIDGED_MS {
+                let from_ms = missing.map_or(before_ms - before_ms % SECOND_MS, |missing: Range| missing.from_ms);
+                missing = Some(Range { from_ms, to_ms: time_ms.div_ceil(SECOND_MS).saturating_mul(SECOND_MS) });
+            }
+            before_ms = before_ms.max(time_ms);
+        }
+        missing
+    }
+
     /// Takes a second of history, where samples are not there.
-    pub fn take_past(&mut self, time_ms: u64, all: &[f32; N_METRICS]) {
+    pub fn take_past(&mut self, time_ms: u64, parts: &[Part; N_METRICS]) {
+        self.second(time_ms, parts);
         let at = self.recent.partition_point(|moment| moment.time_ms < time_ms);
         let next = self.recent.get(at).map(|moment| moment.time_ms);
         // Samples are finer; history only goes before them.
@@ -131,21 +152,27 @@ impl Card {
         {
             return;
         }
-        self.recent.insert(at, Moment { time_ms, values: SPARKS.map(|metric| all[metric.place()]) });
+        let mean = |metric: Metric| parts[metric.place()].all().map_or(f32::NAN, |[_, mean, _]| mean);
+        self.recent.insert(at, Moment { time_ms, values: SPARKS.map(mean) });
     }
 
     fn count(&mut self, time_ms: u64, all: &[f32; N_METRICS]) {
-        let time_ms = time_ms - time_ms % SECOND_MS;
-        let at = self.hour.partition_point(|second| second.time_ms < time_ms);
-        if self.hour.get(at).is_none_or(|second| second.time_ms != time_ms) {
-            self.hour.insert(at, Second { time_ms, parts: [Part::NOTHING; N_METRICS] });
-        }
-        if let Some(second) = self.hour.get_mut(at) {
+        if let Some(second) = self.second(time_ms, &[Part::NOTHING; N_METRICS]) {
             second.parts.iter_mut().zip(all).for_each(|(part, value)| part.take(*value));
         }
         while self.hour.len() > HOUR_POINTS_MAX {
             self.hour.pop_front();
         }
+    }
+
+    /// The second of the hour that a time is in, which begins as this where it is not there.
+    fn second(&mut self, time_ms: u64, parts: &[Part; N_METRICS]) -> Option<&mut Second> {
+        let time_ms = time_ms - time_ms % SECOND_MS;
+        let at = self.hour.partition_point(|second| second.time_ms < time_ms);
+        if self.hour.get(at).is_none_or(|second| second.time_ms != time_ms) {
+            self.hour.insert(at, Second { time_ms, parts: *parts });
+        }
+        self.hour.get_mut(at)
     }
 }
 
@@ -238,10 +265,59 @@ mod tests {
         card.take(T, &sample(0, 50));
         card.take(T + 100, &sample(0, 51));
         for second in [3, 2, 1, 0] {
-            card.take_past(T - second * SECOND_MS, &[1.0; N_METRICS]);
+            card.take_past(T - second * SECOND_MS, &past(1.0));
         }
         assert_eq!(card.recent.len(), 5, "{:?}", card.recent);
         assert!(card.recent.iter().is_sorted_by_key(|moment| moment.time_ms));
+    }
+
+    fn past(value: f32) -> [Part; N_METRICS] {
+        [Part { min: value, max: value, sum: value, n: 1 }; N_METRICS]
+    }
+
+    #[test]
+    fn what_history_had_not_written_yet_is_missing_until_it_is_asked_for_again() {
+        // Wherever in a second the page is opened.
+        for offset_ms in (0..1000).step_by(50) {
+            let now_ms = T + 200_000 + offset_ms;
+            let mut card = Card::new(gpu(0));
+            let asked = card.missing(now_ms).expect("nothing is there");
+            assert_eq!(asked.span_ms() % SECOND_MS, 0);
+            assert!(asked.from_ms <= now_ms - RECENT_MS && asked.to_ms >= now_ms, "{asked:?}");
+            // The writer is two seconds behind, and what follows comes live.
+            let is_written = |time_ms: u64, by_ms: u64| time_ms < by_ms;
+            let answer = |card: &mut Card, asked: Range, by_ms: u64| {
+                let seconds = (asked.from_ms..asked.to_ms).step_by(1000);
+                seconds
+                    .filter(|time_ms| is_written(*time_ms, by_ms))
+                    .for_each(|time_ms| card.take_past(time_ms, &past(1.0)));
+            };
+            card.take(now_ms, &sample(0, 50));
+            answer(&mut card, asked, now_ms - 2500);
+            (1..30).for_each(|tick| card.take(now_ms + tick * 100, &sample(0, 50)));
+            let later_ms = now_ms + 3000;
+            let hole = card.missing(later_ms).expect("two seconds");
+            assert!(hole.from_ms < now_ms && now_ms <= hole.to_ms && hole.span_ms() <= 5000, "{hole:?}");
+            answer(&mut card, hole, later_ms - 2500);
+            assert_eq!(card.missing(later_ms), None);
+            // One line in the sparkline, and no second left out of the hour.
+            assert_eq!(crate::state::rig::spark::path(&card.recent, 0, 1e12).matches('M').count(), 1);
+            let seconds: Vec<u64> = card.hour.iter().map(|second| second.time_ms).collect();
+            assert!(seconds.windows(2).all(|two| two[1] == two[0] + SECOND_MS), "{seconds:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_missing_where_samples_are_late_and_all_of_it_after_a_night() {
+        let mut card = Card::new(gpu(0));
+        for tick in 0..100 {
+            card.take(T + tick * BRIDGED_MS, &sample(0, 1));
+        }
+        let newest_ms = T + 99 * BRIDGED_MS;
+        assert_eq!(card.missing(newest_ms + BRIDGED_MS), None);
+        assert_eq!(card.missing(newest_ms - 1000), None, "a clock that is behind");
+        let night_ms = newest_ms + 36_000_000;
+        assert_eq!(card.missing(night_ms), Some(Range { from_ms: night_ms - RECENT_MS, to_ms: night_ms }));
     }
 
     #[test]

@@ -45,24 +45,45 @@ impl RunMemory {
     }
 }
 
-/// A history of used memory alone, as far as it was fetched, and of the live seconds from where that ends.
+/// A history of used memory alone, as far as it was fetched, and of the live seconds from where that ends. What was
+/// fetched finer is folded into seconds: a gap is told by the width of a point, which has to be that of all of them.
 pub fn recorded(history: Option<&History>, hour: &VecDeque<Second>) -> History {
-    let mut times_ms = history.map(|history| history.times_ms.clone()).unwrap_or_default();
-    let mut series = history.and_then(|history| history.series.get(PLACE).cloned()).unwrap_or_default();
-    let Series { min, mean, max } = &mut series;
-    for values in [&mut *min, &mut *mean, &mut *max] {
-        values.resize(times_ms.len(), None);
-    }
-    let step_ms = history.map_or(SECOND_MS, |history| history.step_ms.max(1));
-    let end_ms = times_ms.last().map_or(0, |time_ms| time_ms.saturating_add(step_ms));
-    for second in hour.iter().filter(|second| second.time_ms >= end_ms) {
-        if let Some(all) = second.parts.get(PLACE).and_then(Part::all) {
-            times_ms.push(second.time_ms);
-            for (values, value) in [&mut *min, &mut *mean, &mut *max].into_iter().zip(all) {
-                values.push(Some(f64::from(value)));
-            }
+    let mut points: Vec<(u64, [f64; 3])> = Vec::new();
+    let mut n = 0.0;
+    let mut add = |time_ms: u64, [least, value, greatest]: [f64; 3]| match points.last_mut() {
+        Some((last_ms, [min, mean, max])) if *last_ms == time_ms => {
+            n += 1.0;
+            *mean += (value - *mean) / n;
+            (*min, *max) = (min.min(least), max.max(greatest));
+        }
+        _ => {
+            points.push((time_ms, [least, value, greatest]));
+            n = 1.0;
+        }
+    };
+    let fetched_ms = history.map_or(SECOND_MS, |history| history.step_ms);
+    let step_ms = fetched_ms.max(SECOND_MS);
+    let mut end_ms = 0;
+    for (at, time_ms) in history.iter().flat_map(|history| history.times_ms.iter().enumerate()) {
+        // The second that it ends in goes on live.
+        let of_second = time_ms - time_ms % SECOND_MS;
+        let (time_ms, next_ms) =
+            if fetched_ms < SECOND_MS { (of_second, of_second) } else { (*time_ms, time_ms.saturating_add(step_ms)) };
+        end_ms = next_ms;
+        let Some(series) = history.and_then(|history| history.series.get(PLACE)) else { continue };
+        let of = |values: &[Option<f64>]| values.get(at).copied().flatten();
+        if let Some(mean) = of(&series.mean) {
+            add(time_ms, [of(&series.min).unwrap_or(mean), mean, of(&series.max).unwrap_or(mean)]);
         }
     }
+    for second in hour.iter().filter(|second| second.time_ms >= end_ms) {
+        if let Some(all) = second.parts.get(PLACE).and_then(Part::all) {
+            add(second.time_ms, all.map(f64::from));
+        }
+    }
+    let of = |which: usize| points.iter().map(|(_, all)| Some(all[which])).collect();
+    let series = Series { min: of(0), mean: of(1), max: of(2) };
+    let times_ms = points.iter().map(|(time_ms, _)| *time_ms).collect();
     History { gpu: String::new(), from_ms: 0, to_ms: 0, step_ms, times_ms, series: vec![series] }
 }
 
@@ -76,7 +97,7 @@ mod tests {
             card::Card,
             sample::{T, gpu, hello, run, sample},
         },
-        rig_charts::{kind::Kind, view::Range, zone::Zone},
+        rig_charts::{fold::columns, kind::Kind, view::Range, zone::Zone},
     };
 
     fn fetched(step_ms: u64, values: &[Option<f64>]) -> History {
@@ -97,6 +118,32 @@ mod tests {
         assert_eq!((all.series[0].mean[29], all.series[0].max[30]), (Some(1.0), Some((7_u64 << 30) as f64)));
         assert_eq!(recorded(None, &card.hour).times_ms.len(), 150);
         assert!(recorded(None, &VecDeque::new()).times_ms.is_empty());
+    }
+
+    #[test]
+    fn what_was_fetched_and_what_came_live_is_one_line_however_fine_it_was_fetched() {
+        for step_ms in [100, 200, 500, 1000, 2000, 10_000] {
+            let n_points = 20_000 / step_ms;
+            let mut card = Card::new(gpu(0));
+            for tick in 200..500 {
+                card.take(T + tick * 100, &sample(0, 90));
+            }
+            let values: Vec<_> = (0..n_points).map(|_| Some((7_u64 << 30) as f64)).collect();
+            let all = recorded(Some(&fetched(step_ms, &values)), &card.hour);
+            let range = Range { from_ms: T, to_ms: T + 60_000 };
+            let stretches = columns(&all, Metric::MemoryUsed, range, 600);
+            assert_eq!(stretches.len(), 1, "{step_ms} ms: {stretches:?}");
+            assert!(all.times_ms.is_sorted_by(|a, b| a < b));
+        }
+    }
+
+    #[test]
+    fn a_second_that_history_and_the_stream_share_has_what_both_saw() {
+        let mut card = Card::new(gpu(0));
+        card.take(T + 700, &sample(0, 90));
+        let all = recorded(Some(&fetched(100, &[Some(2.0), Some(4.0)])), &card.hour);
+        assert_eq!((all.step_ms, all.times_ms.as_slice()), (SECOND_MS, [T].as_slice()));
+        assert_eq!((all.series[0].min[0], all.series[0].max[0]), (Some(2.0), Some((7_u64 << 30) as f64)));
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub fn line(columns: impl Iterator<Item = Option<f64>>, top: f64, height: f64) -
 
 /// Columns without a reading that a line goes over.
 const BRIDGED_COLUMNS_MAX: usize = 3;
+/// Readings this far apart are still of one line, wherever columns begin.
+pub const BRIDGED_MS: u64 = (BRIDGED_COLUMNS_MAX as u64 + 1) * (SPAN_MS / COLUMNS as u64);
 
 /// A value's place from the top.
 pub fn y_of(value: f64, top: f64, height: f64) -> String {
