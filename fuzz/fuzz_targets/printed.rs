@@ -43,6 +43,7 @@ fn figures_are_figures(said: &Printed) {
         | Printed::Builtin(_)
         | Printed::OnCpu
         | Printed::Allocation(_)
+        | Printed::Evaluating { .. }
         | Printed::Recompute(_) => {}
     }
 }
