@@ -11,6 +11,7 @@ pub mod assets;
 mod connection;
 mod encoding;
 mod error;
+mod etag;
 mod faults;
 mod headers;
 pub mod host;

@@ -17,6 +17,7 @@ use super::{
     State,
     encoding::{Encoding, choose},
     error::Refusal,
+    etag,
 };
 
 /// The page's entry.
@@ -97,7 +98,7 @@ impl Assets {
                 cache_control: cache_control(name),
                 copies: Vec::new(),
             });
-            file.copies.push(Copy { encoding, bytes, etag: etag(hash) });
+            file.copies.push(Copy { encoding, bytes, etag: etag::strong(hash) });
         }
         // A copy of nothing is no file.
         assets.files.retain(|_, file| file.copies.iter().any(|copy| copy.encoding == Encoding::Identity));
@@ -138,7 +139,7 @@ fn response(method: &Method, request: &HeaderMap, file: &File, copy: &Copy) -> R
     headers.insert(header::ETAG, copy.etag.clone());
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(file.cache_control));
-    if has_it(request, &copy.etag) {
+    if etag::names(request, &header::IF_NONE_MATCH, &copy.etag, true) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         return response;
     }
@@ -151,21 +152,6 @@ fn response(method: &Method, request: &HeaderMap, file: &File, copy: &Copy) -> R
         *response.body_mut() = Body::from(copy.bytes.clone());
     }
     response
-}
-
-/// Whether If-None-Match names the tag; a weak one is as good here (RFC 9110 section 13.1.2).
-fn has_it(request: &HeaderMap, etag: &HeaderValue) -> bool {
-    let values = request.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| {
-        let tag = tag.strip_prefix("W/").unwrap_or(tag);
-        tag == "*" || tag.as_bytes() == etag.as_bytes()
-    })
-}
-
-/// Half of the hash is more than enough to tell a page's files apart.
-fn etag(hash: [u8; 32]) -> HeaderValue {
-    let digits: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    HeaderValue::try_from(format!("\"{digits}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// A name with a hash never changes its content; any other is asked for again each time, and a 304 answers.

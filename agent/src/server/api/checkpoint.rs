@@ -28,7 +28,12 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
 use super::query;
-use crate::server::{State, archive, error::Refusal, orders};
+use crate::server::{
+    State, archive,
+    error::Refusal,
+    etag::{self, names},
+    orders,
+};
 
 /// Answers at once that read a checkpoint: a few people with a page each. Each has a file open, and a piece in memory.
 pub const CHECKPOINT_READS_MAX: usize = 16;
@@ -80,9 +85,7 @@ impl Opened {
         let mut tail = Vec::new();
         (&mut file).take(TAIL_BYTES).read_to_end(&mut tail)?;
         hash.update(&tail);
-        let digits: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let etag = HeaderValue::try_from(format!("\"{digits}\"")).map_err(io::Error::other)?;
-        Ok(Self { file, bytes, etag })
+        Ok(Self { file, bytes, etag: etag::strong(hash.finalize()) })
     }
 
     /// What is asked for of it, in the order of RFC 9110, section 13.2.2.
@@ -167,13 +170,4 @@ fn range(request: &HeaderMap, etag: &HeaderValue, bytes: u64) -> Asked {
         Ok([range]) if bytes > 0 => Asked::Part(range.clone()),
         _ => Asked::None,
     }
-}
-
-/// Whether a list of tags has this one, or all. A weak tag is as good where nothing is put together of parts.
-pub fn names(request: &HeaderMap, list: &header::HeaderName, etag: &HeaderValue, is_weak_enough: bool) -> bool {
-    let values = request.get_all(list).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| {
-        let tag = if is_weak_enough { tag.strip_prefix("W/").unwrap_or(tag) } else { tag };
-        tag == "*" || tag.as_bytes() == etag.as_bytes()
-    })
 }

@@ -20,6 +20,7 @@ use crate::server::{
     State,
     archive::{Archive, asked},
     error::Refusal,
+    etag,
 };
 
 /// Characters of a currency.
@@ -56,7 +57,7 @@ pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Resul
     check(&settings).map_err(|why| Refusal::bad_request(why.to_string()))?;
     let kept = asked(&state.archive, move |archive| {
         let is_expected = |kept: Option<&Settings>| {
-            wanted.iter().any(|tag| tag == "*" || kept.is_some_and(|kept| *tag == etag(kept)))
+            wanted.iter().any(|tag| tag == "*" || kept.is_some_and(|kept| tag_of(kept) == *tag))
         };
         archive.set_settings(&settings, &is_expected)?;
         Ok(settings)
@@ -72,18 +73,13 @@ fn wanted(headers: &HeaderMap) -> Result<Vec<String>, Refusal> {
 }
 
 /// A strong tag: the same settings have the same one, also after a restart. With its quotes.
-fn etag(settings: &Settings) -> String {
-    let hash = Sha256::digest(serde_json::to_vec(settings).unwrap_or_default());
-    // Half of it is more than enough to tell what one owner sets apart.
-    let digits: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{digits}\"")
+fn tag_of(settings: &Settings) -> HeaderValue {
+    etag::strong(Sha256::digest(serde_json::to_vec(settings).unwrap_or_default()))
 }
 
 fn answer(settings: &Settings) -> Response {
     let mut response = Json(settings).into_response();
-    if let Ok(tag) = HeaderValue::try_from(etag(settings)) {
-        response.headers_mut().insert(header::ETAG, tag);
-    }
+    response.headers_mut().insert(header::ETAG, tag_of(settings));
     response
 }
 

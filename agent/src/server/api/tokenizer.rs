@@ -12,8 +12,10 @@ use axum::{
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
-use super::checkpoint::names;
-use crate::{data::tokenizer::tokenizer_json, server::error::Refusal};
+use crate::{
+    data::tokenizer::tokenizer_json,
+    server::{error::Refusal, etag},
+};
 
 /// Kept by who asked, and asked for again with its tag: an answer is for those with a token, today as well.
 const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -24,7 +26,7 @@ pub async fn answer(request: HeaderMap) -> Result<Response, Refusal> {
     let made = spawn_blocking(|| tokenizer_json().map(|json| (json, tag(json)))).await;
     let (json, etag) = made.ok().flatten().ok_or_else(Refusal::internal)?;
     let headers = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE)];
-    if names(&request, &header::IF_NONE_MATCH, etag, true) {
+    if etag::names(&request, &header::IF_NONE_MATCH, etag, true) {
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
     let mut response = (headers, Body::from(Bytes::from_static(json.as_bytes()))).into_response();
@@ -35,10 +37,7 @@ pub async fn answer(request: HeaderMap) -> Result<Response, Refusal> {
 /// What the file is, with its quotes.
 fn tag(json: &str) -> &'static HeaderValue {
     static TAG: OnceLock<HeaderValue> = OnceLock::new();
-    TAG.get_or_init(|| {
-        let digits: String = Sha256::digest(json)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        HeaderValue::try_from(format!("\"{digits}\"")).unwrap_or(HeaderValue::from_static("\"gpt2\""))
-    })
+    TAG.get_or_init(|| etag::strong(Sha256::digest(json)))
 }
 
 #[cfg(test)]
