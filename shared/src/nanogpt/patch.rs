@@ -1,6 +1,6 @@
 //! A config with some values changed, and all else, comments and order included, as it was.
 
-use super::lexer::Lexer;
+use super::lexer::{Kind, Lexer};
 use super::names::Names;
 use super::parser::{Reader, is_name};
 use super::settings::Settings;
@@ -88,11 +88,15 @@ fn comment(why: &str) -> String {
     format!("  # headroom: {}", shortened(why.trim()))
 }
 
-/// Where the line ends that `from`, the end of a value, stands on; `None` if what follows on it goes on below.
+/// Where the line ends that `from`, the end of a value, stands on; `None` if what follows on it goes on below, or if a
+/// string is left open on it, which would take in a comment.
 fn line_end(text: &str, from: usize) -> Option<usize> {
     let mut lexer = Lexer::within_line(&text[from..]);
     loop {
         let token = lexer.next();
+        if matches!(token.kind, Kind::Bad(_)) {
+            return None;
+        }
         if token.ends_line() {
             return (token.spot.line == 1).then_some(from + token.spot.offset);
         }
@@ -153,6 +157,12 @@ mod tests {
         ] {
             check(text, &[("n_head", Value::Int(4), "y")], &format!("{text}{end}"));
         }
+    }
+
+    #[test]
+    fn a_string_left_open_on_the_line_takes_no_comment_in() {
+        let text = "n_head = 6; x = 0, 'ooo\n";
+        check(text, &[("n_head", Value::Int(4), "y")], &format!("{text}n_head = 4  # headroom: y\n"));
     }
 
     #[test]
