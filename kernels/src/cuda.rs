@@ -18,6 +18,7 @@ pub mod driver;
 mod element;
 mod error;
 mod launch;
+pub mod libraries;
 mod memory;
 mod model;
 pub mod ops;

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use headroom_kernels::cuda::{self, CublasLt, CudaError, Device, Own, Products, cards, cublaslt, shape};
+use headroom_kernels::cuda::{
+    self, CublasLt, CudaError, Device, Own, Products, cards, cublaslt,
+    libraries::{self, Absent},
+    shape,
+};
 use headroom_shared::{
     dtype::Dtype,
     gpt::{
@@ -56,7 +60,7 @@ pub enum CardError {
     Float32,
     /// The library that was named to multiply.
     #[error(transparent)]
-    CublasLt(cublaslt::Absent),
+    CublasLt(Absent),
     /// A model beyond any card.
     #[error(transparent)]
     Tensor(#[from] TensorTooLarge),
@@ -90,7 +94,7 @@ impl CardError {
             Self::CublasLt(_) => Some(format!(
                 "{}={} multiplies with our own kernels; unset, the library is looked for",
                 cublaslt::VARIABLE,
-                cublaslt::OFF
+                libraries::OFF
             )),
             Self::Tensor(_) => None,
             Self::Memory(shortage) => Some(shortage.hint()),
@@ -140,7 +144,7 @@ pub struct Chosen {
     /// Who multiplies matrices; it goes to the trainer.
     products: Box<dyn Products>,
     /// Why that is not cuBLASLt.
-    pub why_own: Option<cublaslt::Absent>,
+    pub why_own: Option<Absent>,
 }
 
 /// Where a run is computed.

@@ -18,7 +18,7 @@ mod kept;
 mod shape;
 
 pub use calls::ALGORITHMS_MAX;
-pub use find::{Absent, Found, NEEDED, OFF, Refused, VARIABLE, Version};
+pub use find::{Found, NEEDED, VARIABLE, Version};
 pub use kept::PREFIX;
 
 use std::{
@@ -31,6 +31,7 @@ use headroom_shared::gpt::buffers::cuda::Multiplier;
 use super::{
     Bf16, CudaError, Device, Slice,
     driver::Driver,
+    libraries::Absent,
     ops::{
         gelu::{gelu_backward, gelu_forward},
         matmul::sizes::Sizes,
@@ -65,7 +66,7 @@ impl CublasLt {
     /// # Errors
     /// As [`Self::find`].
     pub fn at(device: &Device, library: &Path, keep_in: Option<&Path>) -> Result<Self, Absent> {
-        find::take(device, library).map(|found| Self::new(device, found, keep_in)).map_err(Absent::Named)
+        find::named(device, library).map(|found| Self::new(device, found, keep_in))
     }
 
     fn new(device: &Device, (found, handle): (Found, calls::Handle), keep_in: Option<&Path>) -> Self {

@@ -16,13 +16,12 @@ use std::{
     sync::Arc,
 };
 
-use libloading::Library;
-
 use super::shape::{Product, Slices};
 use crate::cuda::{
     CudaError, Device, Slice,
     device::Opened,
     error::{At, Code},
+    libraries::loaded::{self, functions},
 };
 
 type Raw = *mut c_void;
@@ -81,24 +80,6 @@ struct RawProposal {
 const NO_PROPOSAL: RawProposal =
     RawProposal { algorithm: RawAlgorithm([0; 8]), workspace_bytes: 0, status: 0, waves: 0.0, reserved: [0; 4] };
 
-macro_rules! functions {
-    ($($name:ident: $symbol:literal, ($($argument:ty),*) -> $answer:ty;)*) => {
-        #[derive(Clone, Copy, Debug)]
-        struct Functions {
-            $($name: unsafe extern "C" fn($($argument),*) -> $answer,)*
-        }
-
-        impl Functions {
-            /// # Safety
-            /// The library's symbols of these names are functions of these types.
-            unsafe fn of(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: as the caller promises.
-                unsafe { Ok(Self { $($name: *library.get($symbol)?,)* }) }
-            }
-        }
-    };
-}
-
 functions! {
     version: "cublasLtGetVersion", () -> usize;
     status_name: "cublasLtGetStatusName", (Status) -> *const c_char;
@@ -154,20 +135,8 @@ impl Loaded {
     /// # Errors
     /// The loader's words: it is not there, it is no library of this machine, or a function is missing.
     pub fn open(path: &OsStr) -> Result<Self, String> {
-        let told = |error: libloading::Error| {
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            let text = source.unwrap_or_else(|| error.to_string());
-            // Whoever tells it has named the library.
-            text.strip_prefix(&format!("{}: ", path.display())).map(str::to_owned).unwrap_or(text)
-        };
-        // SAFETY: the person who starts the program names it, or it has the name and place of NVIDIA's; what a library
-        // does when it is opened is its maker's.
-        let library = unsafe { Library::new(path) }.map_err(told)?;
         // SAFETY: symbols of these names are cuBLASLt's.
-        let functions = unsafe { Functions::of(&library) }.map_err(told)?;
-        // Leaked, so that what was found in it stays.
-        Box::leak(Box::new(library));
-        Ok(Self(functions))
+        loaded::open(path, |library| unsafe { Functions::of(library) }).map(Self)
     }
 
     /// As 120803 for 12.8.3.

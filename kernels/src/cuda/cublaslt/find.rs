@@ -1,45 +1,39 @@
-//! Where cuBLASLt is on a host, which one is taken, and why none is.
+//! Which cuBLASLt a host has, and which one is taken.
 
 use std::{
-    env,
-    ffi::{OsStr, OsString},
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
 };
 
-use thiserror::Error;
-
 use super::calls::{Handle, Loaded};
-use crate::cuda::{Device, driver::Driver};
+use crate::cuda::{
+    Device,
+    driver::Driver,
+    libraries::{self, Absent, Refused, Wanted},
+};
 
-/// Names the library to take, by its path; one that cannot be used is an error. Empty, or [`OFF`]: none is looked for.
+/// Names the library to take.
 pub const VARIABLE: &str = "HEADROOM_CUBLASLT";
-/// The variable's value with which our own kernels multiply.
-pub const OFF: &str = "off";
 /// The oldest library that is taken, the first of CUDA 12: of older ones nobody has tried whether they take a driver this
 /// new.
 pub const NEEDED: Version = Version(120_000);
 
-/// Names of the library, the newest first.
-const NAMES: &[&str] = if cfg!(windows) {
-    &["cublasLt64_13.dll", "cublasLt64_12.dll"]
-} else {
-    &["libcublasLt.so.13", "libcublasLt.so.12"]
+/// Where it is looked for.
+static WANTED: Wanted = Wanted {
+    name: "cuBLASLt",
+    variable: VARIABLE,
+    files: if cfg!(windows) {
+        &["cublasLt64_13.dll", "cublasLt64_12.dll"]
+    } else {
+        &["libcublasLt.so.13", "libcublasLt.so.12"]
+    },
+    wheels: if cfg!(windows) {
+        &["nvidia/cu13/bin/x86_64", "nvidia/cublas/bin"]
+    } else {
+        &["nvidia/cu13/lib", "nvidia/cublas/lib"]
+    },
+    packages: "nvidia-cublas for CUDA 13, nvidia-cublas-cu12 for 12",
 };
-/// Folders of pip's packages for CUDA 13, and for 12, within `site-packages`.
-const WHEELS: &[&str] = if cfg!(windows) {
-    &["nvidia/cu13/bin/x86_64", "nvidia/cublas/bin"]
-} else {
-    &["nvidia/cu13/lib", "nvidia/cublas/lib"]
-};
-/// Folders of libraries within an installation of CUDA.
-const TOOLKIT: &[&str] = if cfg!(windows) { &["bin/x64", "bin"] } else { &["lib64", "lib"] };
-/// Entries of a folder that are looked at: beyond, it is none that holds versions of something.
-const ENTRIES_MAX: usize = 4096;
-/// Folders of PATH that are looked at: beyond, it is none that a person made.
-const PATH_MAX: usize = 256;
-/// Libraries that are tried: more than any host has, and each is some hundred MB to open.
-const TRIED_MAX: usize = 16;
 
 /// A version as the library counts: 120803 is 12.8.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,77 +68,18 @@ impl fmt::Display for Found {
     }
 }
 
-/// A library that was there and is not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Where.
-    pub library: PathBuf,
-    /// Why.
-    pub reason: String,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.library.display(), self.reason)
-    }
-}
-
-/// Why there is no cuBLASLt.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Absent {
-    /// Nobody wants one.
-    #[error("{VARIABLE} says that there is to be no cuBLASLt")]
-    Off,
-    /// The one that is named cannot be used: a run should not begin without what was asked for.
-    #[error("{VARIABLE} names a library that cannot be used: {0}")]
-    Named(Refused),
-    /// None is where one is looked for, or none that can be used.
-    #[error("{}", nowhere(.0))]
-    Nowhere(Vec<Refused>),
-}
-
-impl Absent {
-    /// Whether this is an error, and not a host that trains with our own kernels.
-    #[must_use]
-    pub const fn is_error(&self) -> bool {
-        matches!(self, Self::Named(_))
-    }
-}
-
-fn nowhere(refused: &[Refused]) -> String {
-    let mut text =
-        "no cuBLASLt is found here (pip has it as nvidia-cublas for CUDA 13, nvidia-cublas-cu12 for 12)".to_owned();
-    for (i, refused) in refused.iter().enumerate() {
-        text += if i == 0 { "; not used: " } else { "; " };
-        text += &refused.to_string();
-    }
-    text
-}
-
 /// The library that the variable names, else the first that can be used of those in the usual places.
 pub(super) fn find(device: &Device) -> Result<(Found, Handle), Absent> {
-    match env::var_os(VARIABLE) {
-        Some(value) if value.is_empty() || value == OFF => Err(Absent::Off),
-        Some(named) => take(device, Path::new(&named)).map_err(Absent::Named),
-        None => first_of(device, places(&|name| env::var_os(name), Path::new("/"))),
-    }
+    libraries::find(&WANTED, |library| take(device, library))
 }
 
-fn first_of(device: &Device, places: Vec<PathBuf>) -> Result<(Found, Handle), Absent> {
-    let mut refused = vec![];
-    for library in places.into_iter().take(TRIED_MAX) {
-        match take(device, &library) {
-            Ok(taken) => return Ok(taken),
-            // The loader has none of that name: it was not seen, only asked for.
-            Err(_) if library.components().count() == 1 => {}
-            Err(why) => refused.push(why),
-        }
-    }
-    Err(Absent::Nowhere(refused))
+/// The library at a path, which has to be usable.
+pub(super) fn named(device: &Device, library: &Path) -> Result<(Found, Handle), Absent> {
+    take(device, library).map_err(|refused| Absent::Named(&WANTED, refused))
 }
 
 /// Opens a library and has it begin on the card.
-pub(super) fn take(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
+fn take(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
     let refused = |reason: String| Refused { library: library.to_owned(), reason };
     let loaded = Loaded::open(library.as_os_str()).map_err(refused)?;
     let version = Version(loaded.version());
@@ -159,85 +94,7 @@ pub(super) fn take(device: &Device, library: &Path) -> Result<(Found, Handle), R
     Ok((Found { library: library.to_owned(), version }, handle))
 }
 
-/// Where a library may be, in the order in which they are tried: what pip installed for the environment that is active, for
-/// the Pythons that are called by their name, for the person and for the machine; CUDA as variables name it, then as it is
-/// installed, the newest first; conda's; and where the loader looks by itself. Files that are there, and the loader's names.
-fn places(variable: &dyn Fn(&str) -> Option<OsString>, root: &Path) -> Vec<PathBuf> {
-    let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let (venv, conda) = (folder("VIRTUAL_ENV"), folder("CONDA_PREFIX"));
-    let mut packages: Vec<PathBuf> = vec![];
-    for prefix in [&venv, &conda].into_iter().flatten() {
-        packages.extend(site_packages(prefix));
-    }
-    // Images of machines put an environment on PATH and activate none.
-    let path = variable("PATH").unwrap_or_default();
-    packages
-        .extend(env::split_paths(&path).take(PATH_MAX).flat_map(|bin| pythons(&bin)).flat_map(|at| site_packages(&at)));
-    packages.extend(folder("HOME").iter().flat_map(|home| site_packages(&home.join(".local"))));
-    for prefix in ["usr", "usr/local"] {
-        packages.extend(site_packages(&root.join(prefix)));
-    }
-    let mut folders: Vec<PathBuf> =
-        packages.iter().flat_map(|packages| WHEELS.iter().map(|wheel| packages.join(wheel))).collect();
-    let named = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(folder);
-    for toolkit in named.chain(toolkits(&root.join("usr/local"))) {
-        folders.extend(TOOLKIT.iter().map(|within| toolkit.join(within)));
-    }
-    folders.extend(conda.map(|conda| conda.join(if cfg!(windows) { "Library/bin" } else { "lib" })));
-
-    let files = folders.iter().flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
-    let mut places: Vec<PathBuf> = vec![];
-    for file in files.filter(|file| file.is_file()).chain(NAMES.iter().map(PathBuf::from)) {
-        if !places.contains(&file) {
-            places.push(file);
-        }
-    }
-    places
-}
-
-/// Prefixes of the Python in a folder of programs: the one that the folder belongs to, and the one that it points to.
-fn pythons(bin: &Path) -> Vec<PathBuf> {
-    let python = bin.join(if cfg!(windows) { "python.exe" } else { "python3" });
-    if !python.is_file() {
-        return vec![];
-    }
-    let pointed = fs::read_link(&python).ok().map(|to| bin.join(to));
-    let bins = [Some(bin), pointed.as_deref().and_then(Path::parent)].into_iter().flatten();
-    // On Windows a Python lies in its prefix itself, and an environment's in a folder of it.
-    let prefixes = bins.flat_map(|bin| [cfg!(windows).then_some(bin), bin.parent()]);
-    prefixes.flatten().map(Path::to_owned).collect()
-}
-
-/// A prefix's folders of Python packages, those of the newest Python first.
-fn site_packages(prefix: &Path) -> Vec<PathBuf> {
-    if cfg!(windows) {
-        return vec![prefix.join("Lib/site-packages")];
-    }
-    let lib = prefix.join("lib");
-    let pythons = versions(&lib, "python").into_iter();
-    pythons.flat_map(|python| [python.join("site-packages"), python.join("dist-packages")]).collect()
-}
-
-/// Installations of CUDA: the one that the machine's keeper made the usual one, then the newest first.
-fn toolkits(folder: &Path) -> Vec<PathBuf> {
-    let mut toolkits = vec![folder.join("cuda")];
-    toolkits.extend(versions(folder, "cuda-"));
-    toolkits
-}
-
-/// Entries of a folder that are called `name` and a version, the newest first.
-fn versions(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
-    let version = |entry: &OsStr| {
-        let rest = entry.to_str()?.strip_prefix(name)?;
-        rest.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()
-    };
-    let mut found: Vec<_> = entries.filter_map(|entry| Some((version(&entry.file_name())?, entry.path()))).collect();
-    found.sort_by(|(one, _), (other, _)| other.cmp(one));
-    found.into_iter().map(|(_, path)| path).collect()
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -245,51 +102,5 @@ mod tests {
     fn versions_read_as_nvidia_writes_them() {
         assert_eq!([120_803, 130_000, 110_304].map(|v| Version(v).to_string()), ["12.8.3", "13.0.0", "11.3.4"]);
         assert!(Version(110_304) < NEEDED && Version(130_001).major() == 13);
-    }
-
-    #[test]
-    fn places_are_tried_in_their_order() {
-        let folder = env::temp_dir().join(format!("headroom-cublaslt-{}", std::process::id()));
-        let file = |path: &str| {
-            let path = folder.join(path);
-            fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
-            fs::write(&path, "").expect("a file");
-        };
-        let in_order = [
-            "venv/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13",
-            "venv/lib/python3.9/site-packages/nvidia/cublas/lib/libcublasLt.so.12",
-            "image/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13",
-            "linked/lib/python3.12/site-packages/nvidia/cublas/lib/libcublasLt.so.12",
-            "home/.local/lib/python3.11/site-packages/nvidia/cublas/lib/libcublasLt.so.12",
-            "usr/lib/python3.13/dist-packages/nvidia/cublas/lib/libcublasLt.so.12",
-            "usr/local/lib/python3.12/dist-packages/nvidia/cublas/lib/libcublasLt.so.12",
-            "toolkit/lib64/libcublasLt.so.12",
-            "usr/local/cuda/lib64/libcublasLt.so.12",
-            "usr/local/cuda-13.0/lib64/libcublasLt.so.13",
-            "usr/local/cuda-12.10/lib64/libcublasLt.so.12",
-            "usr/local/cuda-12.9/lib64/libcublasLt.so.12",
-            "conda/lib/libcublasLt.so.12",
-        ];
-        // The last but one has no Python in its folder of programs, and of the last there is no version.
-        let unseen = ["none/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13", "none/bin/pip"];
-        let unseen = unseen.into_iter().chain(["usr/local/cuda-old/lib64/libcublasLt.so.12"]);
-        in_order.into_iter().chain(unseen).chain(["image/bin/python3", "linked/bin/python3.12"]).for_each(file);
-        fs::create_dir_all(folder.join("links")).expect("a folder");
-        std::os::unix::fs::symlink(folder.join("linked/bin/python3.12"), folder.join("links/python3")).expect("a link");
-        let path = env::join_paths(["none/bin", "image/bin", "links"].map(|bin| folder.join(bin))).expect("no colons");
-        let variable = |name: &str| match name {
-            "VIRTUAL_ENV" => Some(folder.join("venv").into()),
-            "CONDA_PREFIX" => Some(folder.join("conda").into()),
-            "HOME" => Some(folder.join("home").into()),
-            "CUDA_HOME" => Some(folder.join("toolkit").into()),
-            "CUDA_PATH" => Some(OsString::new()),
-            "PATH" => Some(path.clone()),
-            other => panic!("{other} says nothing of where the library is"),
-        };
-        let found = places(&variable, &folder);
-        let mut want: Vec<PathBuf> = in_order.iter().map(|path| folder.join(path)).collect();
-        want.extend(NAMES.iter().map(PathBuf::from));
-        fs::remove_dir_all(&folder).expect("it is ours");
-        assert_eq!(found, want);
     }
 }
