@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_kernels::cuda::cublaslt;
+use headroom_kernels::cuda::libraries;
 
 use crate::{
     folders,
@@ -49,7 +49,7 @@ pub fn remove(folder: &Path) -> io::Result<()> {
         // that products are computed with.
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with("ckpt.") || name.starts_with(cublaslt::PREFIX) {
+        if name.starts_with("ckpt.") || libraries::PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             missing_is_good(fs::remove_file(entry.path()))?;
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use headroom_kernels::cuda::{
-    self, CublasLt, CudaError, Device, Own, Products, cards, cublaslt,
+    self, Attention, CublasLt, CudaError, Cudnn, Device, Own, Products, cards, cublaslt, cudnn,
     libraries::{self, Absent},
     shape,
 };
@@ -11,7 +11,7 @@ use headroom_shared::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        buffers::cuda::{CudaTraining, Multiplier, RESERVE_BYTES, Recompute, plan_with},
+        buffers::cuda::{Attender, CudaTraining, Libraries, RESERVE_BYTES, Recompute, plan_with},
         tensors::TensorTooLarge,
     },
     hardware::{self, Device as Hardware, context::ModuleLoading},
@@ -40,7 +40,10 @@ pub struct Asked<'a> {
     pub is_float32: bool,
     /// What is computed again, in every block; the planner's choice where nobody says.
     pub recompute: Option<Recompute>,
-    /// The run's folder, where cuBLASLt's choices stay with its checkpoint: a run that goes on multiplies as before.
+    /// Who is to compute attention.
+    pub attender: Attender,
+    /// The run's folder, where what was chosen of libraries stays with its checkpoint: a run that goes on computes as
+    /// before.
     pub out_dir: &'a Path,
 }
 
@@ -61,6 +64,9 @@ pub enum CardError {
     /// The library that was named to multiply.
     #[error(transparent)]
     CublasLt(Absent),
+    /// The library that was asked for to compute attention.
+    #[error(transparent)]
+    Cudnn(Absent),
     /// A model beyond any card.
     #[error(transparent)]
     Tensor(#[from] TensorTooLarge),
@@ -96,6 +102,9 @@ impl CardError {
                 cublaslt::VARIABLE,
                 libraries::OFF
             )),
+            Self::Cudnn(_) => {
+                Some(format!("--attention=own computes it with our kernels; {} may name the library", cudnn::VARIABLE))
+            }
             Self::Tensor(_) => None,
             Self::Memory(shortage) => Some(shortage.hint()),
         }
@@ -143,6 +152,8 @@ pub struct Chosen {
     pub fits: bool,
     /// Who multiplies matrices; it goes to the trainer.
     products: Box<dyn Products>,
+    /// Who computes attention; likewise.
+    attention: Box<dyn Attention>,
     /// Why that is not cuBLASLt.
     pub why_own: Option<Absent>,
 }
@@ -168,7 +179,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Plans a run for a card with `vram_bytes` that nobody else uses, by our own products.
+    /// Plans a run for a card with `vram_bytes` that nobody else uses, with products of our own kernels.
     ///
     /// # Errors
     /// No card trains that run, or a model beyond any card.
@@ -180,7 +191,8 @@ impl Elsewhere {
         let context = Hardware::custom(vram_bytes, ASSUMED_CAPABILITY).context(ModuleLoading::Lazy);
         let free_bytes = vram_bytes.saturating_sub(context.bytes);
         let room = Room { total_bytes: vram_bytes, free_bytes, reserve_bytes: RESERVE_BYTES };
-        let (plan, fits) = planned(asked, room.usable_bytes(), Multiplier::Own)?;
+        let libraries = Libraries { attender: asked.attender, ..Libraries::NONE };
+        let (plan, fits) = planned(asked, room.usable_bytes(), libraries)?;
         Ok(Self { room, plan, fits })
     }
 
@@ -249,28 +261,29 @@ fn open(index: u32, asked: &Asked<'_>) -> Result<Chosen, CardError> {
         Err(absent) if absent.is_error() => return Err(CardError::CublasLt(absent)),
         Err(absent) => (Box::new(Own), Some(absent)),
     };
-    // After the library is there, which has memory of its own.
+    let attention: Box<dyn Attention> = match asked.attender {
+        Attender::Own => Box::new(Own),
+        Attender::Cudnn => Box::new(Cudnn::find(&device, Some(asked.out_dir)).map_err(CardError::Cudnn)?),
+    };
+    // After the libraries are there, which have memory of their own.
     let room = Room::of(&device, asked.vram_bytes)?;
-    let (plan, fits) = planned(asked, room.usable_bytes(), products.multiplier())?;
-    Ok(Chosen { device, room, plan, fits, products, why_own })
+    let libraries = Libraries { multiplier: products.multiplier(), attender: attention.attender() };
+    let (plan, fits) = planned(asked, room.usable_bytes(), libraries)?;
+    Ok(Chosen { device, room, plan, fits, products, attention, why_own })
 }
 
 /// What the run is to take, and whether there is so much.
-fn planned(
-    asked: &Asked<'_>,
-    usable_bytes: u64,
-    multiplier: Multiplier,
-) -> Result<(CudaTraining, bool), TensorTooLarge> {
+fn planned(asked: &Asked<'_>, usable_bytes: u64, libraries: Libraries) -> Result<(CudaTraining, bool), TensorTooLarge> {
     let whole = |level| {
         let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
-        CudaTraining::with_multiplier(asked.gpt, asked.batch_size, vec![level; n_layer], multiplier)
+        CudaTraining::with_libraries(asked.gpt, asked.batch_size, vec![level; n_layer], libraries)
     };
     if let Some(level) = asked.recompute {
         let plan = whole(level)?;
         let fits = plan.bytes <= usable_bytes;
         return Ok((plan, fits));
     }
-    match plan_with(asked.gpt, asked.batch_size, usable_bytes, multiplier)? {
+    match plan_with(asked.gpt, asked.batch_size, usable_bytes, libraries)? {
         Ok(plan) => Ok((plan, true)),
         Err(_) => Ok((whole(Recompute::Block)?, false)),
     }
@@ -304,13 +317,20 @@ impl Chosen {
         self.products.name()
     }
 
+    /// Who computes attention, likewise: before the run begins, who is tried.
+    #[must_use]
+    pub fn attention_by(&self) -> String {
+        self.attention.name()
+    }
+
     /// The trainer, with everything that was planned.
     ///
     /// # Errors
     /// [`CardError::Memory`] where memory was taken since it was planned, and then nothing is; else the card.
     pub fn trainer(&mut self, asked: &Asked<'_>) -> Result<cuda::Trainer, CardError> {
         let products = std::mem::replace(&mut self.products, Box::new(Own));
-        cuda::Trainer::with_products(&self.device, asked.gpt, self.plan.clone(), products).map_err(
+        let attention = std::mem::replace(&mut self.attention, Box::new(Own));
+        cuda::Trainer::with(&self.device, asked.gpt, self.plan.clone(), products, attention).map_err(
             |error| match error {
                 CudaError::OutOfDeviceMemory { free_bytes, .. } => {
                     // What the driver said is free then; where it was enough, it does not lie together.
@@ -344,7 +364,7 @@ fn shortage(
         moment,
         is_least: plan.recompute.iter().all(|&level| level == Recompute::Block),
         batch_size: asked.batch_size,
-        fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), plan.multiplier),
+        fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), plan.libraries),
         holders,
     })
 }

@@ -1,7 +1,7 @@
 //! A card's memory does not suffice: what is missing, who has it, and what to try.
 
 use headroom_shared::{
-    gpt::buffers::cuda::{CudaTraining, Multiplier, Recompute},
+    gpt::buffers::cuda::{CudaTraining, Libraries, Recompute},
     protocol::gpu::Process,
     text::{self, Part, Text},
 };
@@ -84,11 +84,11 @@ impl Shortage {
 
 /// The largest micro-batch that fits where everything is computed again, or at the level that is asked for; none where not
 /// even one sequence does.
-pub(super) fn fitting_batch_size(asked: &Asked<'_>, usable_bytes: u64, multiplier: Multiplier) -> Option<u64> {
+pub(super) fn fitting_batch_size(asked: &Asked<'_>, usable_bytes: u64, libraries: Libraries) -> Option<u64> {
     let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
     let level = asked.recompute.unwrap_or(Recompute::Block);
     let fits = |batch_size| {
-        let plan = CudaTraining::with_multiplier(asked.gpt, batch_size, vec![level; n_layer], multiplier);
+        let plan = CudaTraining::with_libraries(asked.gpt, batch_size, vec![level; n_layer], libraries);
         plan.is_ok_and(|plan| plan.bytes <= usable_bytes)
     };
     // More sequences never take less: halved between one that fits and one that does not, 64 times at the most.

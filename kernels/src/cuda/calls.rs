@@ -1,5 +1,5 @@
 //! The driver's calls, each once: results checked, handles given back when they are dropped. Beside it only the
-//! loading of libraries and cuBLASLt's calls have unsafe code on the CUDA side.
+//! loading of libraries and the calls of cuBLASLt and cuDNN have unsafe code on the CUDA side.
 //!
 //! SAFETY, of every call here: the driver is loaded, as nothing here is reachable without a [`super::driver::Driver`];
 //! handles are those that the driver gave and that are not given back yet, as only the owners here make and end them;

@@ -14,12 +14,10 @@
 mod calls;
 mod choose;
 mod find;
-mod kept;
 mod shape;
 
 pub use calls::ALGORITHMS_MAX;
 pub use find::{Found, NEEDED, VARIABLE, Version};
-pub use kept::PREFIX;
 
 use std::{
     path::Path,
@@ -31,7 +29,10 @@ use headroom_shared::gpt::buffers::cuda::Multiplier;
 use super::{
     Bf16, CudaError, Device, Slice,
     driver::Driver,
-    libraries::Absent,
+    libraries::{
+        Absent,
+        kept::{Kept, Key},
+    },
     ops::{
         gelu::{gelu_backward, gelu_forward},
         matmul::sizes::Sizes,
@@ -39,7 +40,6 @@ use super::{
     products::{Own, Products},
 };
 use choose::Chosen;
-use kept::{Kept, Key};
 use shape::{Shape, Slices, Which};
 
 /// cuBLASLt on a card.
@@ -73,7 +73,7 @@ impl CublasLt {
         let multiplier = Multiplier::cublaslt(device.card().capability.major);
         // That there is a driver was seen when the library was taken.
         let driver = Driver::get().map_or(super::driver::NEEDED, Driver::version);
-        let key = Key::new(device.card(), driver, found.version, multiplier.workspace_bytes());
+        let key = Key::new(device.card(), driver, ("cublaslt", found.version.0), multiplier.workspace_bytes());
         let chosen = Chosen::new(handle, keep_in.map(|folder| Kept::new(folder, key)));
         Self { found, multiplier, chosen: Mutex::new(chosen) }
     }

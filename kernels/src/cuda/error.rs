@@ -107,6 +107,16 @@ pub enum CudaError {
         /// Who called.
         at: At,
     },
+    /// cuDNN refused a call.
+    #[error("{call} at {at}: {code}")]
+    Cudnn {
+        /// The call.
+        call: &'static str,
+        /// What the library says.
+        code: Code,
+        /// Who called.
+        at: At,
+    },
     /// The driver cannot make a program for the card of a file of kernels.
     #[error("the driver refuses kernels/ptx/{module}.ptx with {code}{}{log}", if log.is_empty() { "" } else { ": " })]
     Module {

@@ -1,6 +1,9 @@
 //! Libraries of NVIDIA's that a host may have: where they are looked for, which one is taken, and why none is.
 
+pub(super) mod kept;
 pub(super) mod loaded;
+
+pub use kept::PREFIXES;
 
 use std::{
     env,
@@ -10,6 +13,8 @@ use std::{
 };
 
 use thiserror::Error;
+
+use super::{CudaError, Device};
 
 /// The value of a library's variable with which none is looked for.
 pub const OFF: &str = "off";
@@ -22,6 +27,21 @@ const ENTRIES_MAX: usize = 4096;
 const PATH_MAX: usize = 256;
 /// Libraries that are tried: more than any host has, and each is some hundred MB to open.
 const TRIED_MAX: usize = 16;
+
+/// How often something is timed, after once for nothing; the median counts.
+const TIMED: usize = 5;
+
+/// The median of a few times, in milliseconds.
+#[track_caller]
+pub(super) fn timed(device: &Device, launch: impl Fn() -> Result<(), CudaError>) -> Result<f32, CudaError> {
+    launch()?;
+    let mut millis = [0.0; TIMED];
+    for time in &mut millis {
+        *time = device.millis(&launch)?;
+    }
+    millis.sort_by(f32::total_cmp);
+    Ok(millis[TIMED / 2])
+}
 
 /// A library that is looked for.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,10 +6,9 @@
 use headroom_shared::gpt::{buffers::cuda::Recompute, tensors::Tensor};
 
 use super::{
-    Bf16, CudaError, Device, Slice,
+    Attention, Bf16, CudaError, Device, Slice,
     ops::{
-        attention_backward::{self, attention_backward},
-        attention_forward::attention_forward,
+        attention_backward,
         bias_backward::{self, bias_backward},
         classifier::classifier,
         dropout::dropout,
@@ -78,6 +77,7 @@ impl Side {
 pub(super) struct Model<'a> {
     pub device: &'a Device,
     pub products: &'a dyn Products,
+    pub attention: &'a dyn Attention,
     pub layout: &'a Layout,
     pub sizes: Sizes,
     pub room: &'a Room,
@@ -187,7 +187,7 @@ impl Model<'_> {
         let qkv = side.of(block.qkv);
         let (weight, bias, c) = self.linear(QKV, layer);
         self.products.forward(self.device, qkv, side.of(block.ln1), weight, bias, c)?;
-        attention_forward(self.device, side.of(block.atty), side.of(block.lse), qkv, self.heads(layer))
+        self.attention.forward(self.device, side.of(block.atty), side.of(block.lse), qkv, self.heads(layer))
     }
 
     /// From attention's result to the second norm.
@@ -323,7 +323,7 @@ impl Model<'_> {
         let (weight, _, c) = self.linear(ATT_PROJ, layer);
         self.products.backward_inp(self.device, room.datty, dbranch, weight, c)?;
         let saved = attention_backward::Saved { qkv: block.qkv.backward, out: atty, lse: block.lse.backward };
-        attention_backward(self.device, room.dqkv, room.datt_rows, room.datty, saved, self.heads(layer))?;
+        self.attention.backward(self.device, room.dqkv, room.datt_rows, room.datty, saved, self.heads(layer))?;
         if level == Recompute::GeluAndLayernorm {
             self.norm(Self::first_norm(block, back), residual, LN1, here)?;
         }

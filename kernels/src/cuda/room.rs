@@ -2,7 +2,7 @@
 
 use headroom_shared::gpt::{
     GptConfig,
-    buffers::cuda::{BLOCK_TENSORS, CudaTraining, Recompute, workspace},
+    buffers::cuda::{BLOCK_TENSORS, CudaTraining, Libraries, Recompute, workspace},
     tensors::{Role, Stored, Tensor, parameters},
 };
 
@@ -74,6 +74,8 @@ pub(super) struct Room {
     pub parts: Slice<f32>,
     /// Of whoever multiplies matrices; empty where it needs none.
     pub workspace: Slice<u8>,
+    /// Of whoever computes attention, forward and backward; likewise.
+    pub attention: [Slice<u8>; 2],
     pub loss: Slice<f32>,
     pub norm: Slice<f32>,
     /// Before each block, and after the last.
@@ -108,15 +110,15 @@ impl Room {
         let token_order = take.take(Tensor::TokenOrder, None)?.part(0, token_words)?;
         let table = take.take(Tensor::OptimizerTable, None)?;
         let parts = take.take(Tensor::TrainerParts, None)?;
-        let workspace = if plan.multiplier.workspace_bytes() > 0 {
-            take.take(Tensor::CublasWorkspace, None)?
-        } else {
-            Slice::new(0, 0)
-        };
+        let Libraries { multiplier, attender } = plan.libraries;
+        let workspace = room_of(take, Tensor::CublasWorkspace, multiplier.workspace_bytes())?;
+        let forward = room_of(take, Tensor::CudnnWorkspace, attender.forward_bytes())?;
         let [loss, norm] = [take.take(Tensor::Loss, None)?, take.take(Tensor::GradNorm, None)?];
         let residual = |layer| take.take(half(Tensor::Residual), Some(layer));
         let residuals = (0..=config.n_layer()).map(residual).collect::<Result<_, _>>()?;
         let blocks = Self::blocks(&mut arena, &plan.recompute)?;
+        let batch_size = inputs.len() / config.block_size().max(1);
+        let backward_bytes = attender.backward_bytes(batch_size, config.n_head(), config.block_size());
         let branches = if config.dropout() > 0.0 { Some(Branches::take(&mut arena)?) } else { None };
         Ok(Self {
             parameters,
@@ -141,6 +143,7 @@ impl Room {
             dqkv: arena.take(Tensor::Dqkv, None)?,
             datt_rows: arena.take(Tensor::AttSum, None)?,
             logits: arena.take(Tensor::Logits, None)?,
+            attention: [forward, room_of(&mut arena, Tensor::CudnnWorkspace, backward_bytes)?],
             arena,
         })
     }
@@ -194,6 +197,11 @@ impl Branches {
         let [dfcproj, dattproj] = [arena.take(Tensor::Ddropped, None)?, arena.take(Tensor::Ddropped, None)?];
         Ok(Self { attproj: Twice { forward, backward }, fcproj, dfcproj, dattproj })
     }
+}
+
+/// A library's room; empty where it has none.
+fn room_of(arena: &mut Arena, tensor: Tensor, bytes: u64) -> Result<Slice<u8>, CudaError> {
+    if bytes > 0 { arena.take(tensor, None) } else { Ok(Slice::new(0, 0)) }
 }
 
 const fn half(tensor: Tensor) -> Stored {

@@ -2,13 +2,18 @@
 
 use std::thread;
 
-use headroom_shared::gpt::{GptConfig, buffers::cuda::CudaTraining};
+use headroom_shared::gpt::{
+    GptConfig,
+    buffers::cuda::{Attender, CudaTraining},
+};
 
 use super::{
     Bf16, CudaError, Device, Slice,
+    attention::{Attention, Trial},
     model::Model,
     ops::{
         adamw_update::{self, Rounding, adamw_update},
+        attention_backward::Saved,
         encoder_backward::TokenOrder,
         global_norm::{self, global_norm},
     },
@@ -18,6 +23,7 @@ use super::{
 use crate::{
     cpu::{
         adamw_update::AdamW,
+        attention_forward::Heads,
         gpt::{DropoutPass, Micro, Sizes},
     },
     initial::Initial,
@@ -31,8 +37,9 @@ pub struct Trainer {
     layout: Layout,
     sizes: Sizes,
     plan: CudaTraining,
-    // Before the room, a part of which it has.
+    // Before the room, a part of which they have.
     products: Box<dyn Products>,
+    attention: Box<dyn Attention>,
     room: Room,
     table: adamw_update::Table,
     tokens: TokenOrder,
@@ -42,32 +49,37 @@ pub struct Trainer {
 
 impl Trainer {
     /// Allocates everything a run needs, as its plan has it. Parameters and moments are zero until they are written.
-    /// Matrices are multiplied by our own kernels.
+    /// All is computed by our own kernels.
     ///
     /// # Errors
     /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated; the model
     /// is larger than this machine can address, or one that the kernels are not made for.
     pub fn new(device: &Device, config: &GptConfig, plan: CudaTraining) -> Result<Self, CudaError> {
-        Self::with_products(device, config, plan, Box::new(Own))
+        Self::with(device, config, plan, Box::new(Own), Box::new(Own))
     }
 
-    /// The same with matrices multiplied by another, for whose [`Products::multiplier`] the plan was made. One that
-    /// rehearses has done every product of the run when this returns.
+    /// The same with matrices multiplied, and attention computed, by others, for whose [`Products::multiplier`] and
+    /// [`Attention::attender`] the plan was made. Whoever rehearses has done so when this returns.
     ///
     /// # Errors
     /// As [`Self::new`]; [`CudaError::NotPlanned`] where the plan has less room for it than it needs.
-    pub fn with_products(
+    pub fn with(
         device: &Device,
         config: &GptConfig,
         plan: CudaTraining,
         mut products: Box<dyn Products>,
+        attention: Box<dyn Attention>,
     ) -> Result<Self, CudaError> {
-        let (needed, planned) = (products.multiplier().workspace_bytes(), plan.multiplier.workspace_bytes());
+        let (needed, planned) = (products.multiplier().workspace_bytes(), plan.libraries.multiplier.workspace_bytes());
         if planned < needed {
             let asked = format!("{needed} bytes of workspace for {}", products.name());
             return Err(CudaError::NotPlanned { asked, planned: format!("{planned} bytes") });
         }
         let too_large = |_: TooLarge| CudaError::TooLarge { what: "the model", value: config.n_embd() };
+        if plan.libraries.attender != attention.attender() {
+            let asked = format!("room for attention by {}", attention.name());
+            return Err(CudaError::NotPlanned { asked, planned: "that of another".to_owned() });
+        }
         let layout = Layout::new(config).map_err(too_large)?;
         let t = usize::try_from(config.block_size()).map_err(|_| too_large(TooLarge))?;
         let sizes = Sizes::new(config, t).map_err(too_large)?;
@@ -89,7 +101,14 @@ impl Trainer {
         let tokens = TokenOrder::new(sizes.v as u64)?;
         let (inputs, targets) = (vec![0; n], vec![0; n]);
         let device = device.clone();
-        let mut trainer = Self { device, layout, sizes, plan, products, room, table, tokens, inputs, targets };
+        let mut trainer =
+            Self { device, layout, sizes, plan, products, attention, room, table, tokens, inputs, targets };
+        if let Some(trial) =
+            trainer.trial(config.dropout() > 0.0).filter(|_| trainer.attention.attender() != Attender::Own)
+        {
+            trainer.attention.settle(&trainer.device, trial)?;
+            trainer.device.zero(trainer.room.arena.whole())?;
+        }
         if trainer.products.rehearses() {
             trainer.run(Some(Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE }))?;
             trainer.products.settle();
@@ -103,6 +122,22 @@ impl Trainer {
     #[must_use]
     pub fn products(&self) -> &dyn Products {
         self.products.as_ref()
+    }
+
+    /// Who computes attention, and what is to be said of it.
+    #[must_use]
+    pub fn attention(&self) -> &dyn Attention {
+        self.attention.as_ref()
+    }
+
+    /// The last block's tensors as its backward has them.
+    fn trial(&self, drops: bool) -> Option<Trial> {
+        let (room, block) = (&self.room, self.room.blocks.last()?);
+        let saved = Saved { qkv: block.qkv.backward, out: block.atty.backward, lse: block.lse.backward };
+        let Sizes { t, c, nh, .. } = self.sizes;
+        let heads = Heads { t, c, nh, dropout: None };
+        let (dout, dqkv, rows) = (room.datty, room.dqkv, room.datt_rows);
+        Some(Trial { saved, dout, dqkv, rows, heads, drops, rooms: room.attention })
     }
 
     /// What was to be allocated.
@@ -266,6 +301,7 @@ impl Trainer {
         let model = Model {
             device: &self.device,
             products: self.products.as_ref(),
+            attention: self.attention.as_ref(),
             layout: &self.layout,
             sizes: self.sizes,
             room,

@@ -325,6 +325,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         v: config.vocab_size(),
         compute: train.dtype,
         cublas_workspace_bytes: cublas_workspace_bytes(card.compute_capability),
+        cudnn_workspace_bytes: 0,
         n_parameter_tensors: n,
         n_parameters: config.n_parameters().ok_or(TensorTooLarge { name: "the model" })?,
         n_layer: config.n_layer(),

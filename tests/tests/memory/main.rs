@@ -5,6 +5,7 @@
 
 mod allocator_limited;
 mod allocator_replay;
+mod cudnn;
 mod event_list;
 mod events;
 mod extra_rows;

@@ -34,6 +34,7 @@ pub fn measure(shell: &Shell, headroom: &Path, size: &Size, doctor: &Value, foun
         iterations: size.iterations,
         vram: Some(VRAM),
         recompute: "auto",
+        attention: "own",
         data: &data,
     };
     let planned = asked.plan(shell, headroom, &scratch)?;
@@ -88,6 +89,7 @@ fn beside_cpu(shell: &Shell, headroom: &Path, size: &Size, scratch: &Scratch) ->
         iterations: size.small_iterations,
         vram: None,
         recompute: "none",
+        attention: "own",
         data: &data,
     };
     let [cpu, cuda] = [asked("cpu").run(shell, headroom, scratch)?, asked("cuda").run(shell, headroom, scratch)?];

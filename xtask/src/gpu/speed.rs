@@ -14,8 +14,8 @@ use crate::{
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// All kept, and whole blocks computed again.
-const LEVELS: [&str; 2] = ["none", "block"];
+/// All kept, by our own attention and by cuDNN's where it is faster, and whole blocks computed again.
+const WAYS: [(&str, &str); 3] = [("none", "own"), ("none", "cudnn"), ("block", "own")];
 
 /// A line a run; one that cannot be here says why.
 pub fn measure(shell: &Shell, headroom: &Path, options: &Options, found: &mut Found<'_>) -> Result<()> {
@@ -27,10 +27,9 @@ pub fn measure(shell: &Shell, headroom: &Path, options: &Options, found: &mut Fo
         found.add(line)
     };
     for batch_size in size.speeds {
-        for recompute in LEVELS {
-            let iterations = size.warm_up + size.timed;
-            let asked =
-                Asked { device: "cuda", model: size.model, batch_size, iterations, vram: None, recompute, data: &data };
+        for (recompute, attention) in WAYS {
+            let (device, model, iterations, data) = ("cuda", size.model, size.warm_up + size.timed, &data);
+            let asked = Asked { device, model, batch_size, iterations, vram: None, recompute, attention, data };
             add(ours(shell, headroom, size, &asked, &scratch, vocab_size)?)?;
         }
     }
@@ -47,23 +46,25 @@ fn ours(
     scratch: &Scratch,
     vocab_size: u64,
 ) -> Result<Value> {
-    let (who, recompute) = ("headroom", asked.recompute);
+    let who = "headroom";
+    let absent = |why: &str| {
+        let mut line = absent(who, asked.batch_size, why);
+        (line["recompute"], line["attention"]) = (asked.recompute.into(), asked.attention.into());
+        line
+    };
     let planned = asked.plan(shell, headroom, scratch)?;
     if let Some(why) = planned.why {
-        let mut line = absent(who, asked.batch_size, &why);
-        line["recompute"] = recompute.into();
-        return Ok(line);
+        return Ok(absent(&why));
     }
     let trained = asked.run(shell, headroom, scratch)?;
     let median_ms = training::median_ms(&trained.times_ms, size.warm_up);
     let Some((median_ms, None)) = median_ms.map(|ms| (ms, trained.why.as_deref())) else {
-        let mut line = absent(who, asked.batch_size, trained.why.as_deref().unwrap_or("too few iterations"));
-        line["recompute"] = recompute.into();
-        return Ok(line);
+        return Ok(absent(trained.why.as_deref().unwrap_or("too few iterations")));
     };
     Ok(json!({
-        "kind": "speed", "who": who, "available": true, "batch_size": asked.batch_size, "recompute": recompute,
-        "multiplied_by": trained.multiplied_by, "allocated_bytes": trained.allocated_bytes, "iteration_ms": median_ms,
+        "kind": "speed", "who": who, "available": true, "batch_size": asked.batch_size,
+        "recompute": asked.recompute, "attention": asked.attention, "attention_by": trained.attention_by,
+        "attention_notes": trained.attention_notes, "multiplied_by": trained.multiplied_by, "allocated_bytes": trained.allocated_bytes, "iteration_ms": median_ms,
         "tokens_per_second": asked.tokens() as f64 / median_ms * 1e3,
         "operations_per_token": asked.operations_per_token(vocab_size)?,
     }))
@@ -82,7 +83,7 @@ pub fn shape_words(model: Model) -> [String; 4] {
 
 fn told(line: &Value) -> String {
     let word = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-    let who = format!("{} {} B = {}", word("who"), word("recompute"), line["batch_size"]);
+    let who = format!("{} {} {} B = {}", word("who"), word("recompute"), word("attention"), line["batch_size"]);
     match line["tokens_per_second"].as_f64() {
         Some(tokens) => format!("{who}: {tokens:.0} tokens/s"),
         None => format!("{who}: {}", word("reason")),

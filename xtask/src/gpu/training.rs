@@ -39,6 +39,8 @@ pub struct Asked<'a> {
     pub vram: Option<&'a str>,
     /// A level, or `auto`.
     pub recompute: &'a str,
+    /// `own` or `cudnn`.
+    pub attention: &'a str,
     /// The folder of tokens.
     pub data: &'a Path,
 }
@@ -54,6 +56,10 @@ pub struct Trained {
     pub times_ms: Vec<f64>,
     /// Who multiplied matrices, and why it was not cuBLASLt, where it was not.
     pub multiplied_by: Option<String>,
+    /// Who computed attention.
+    pub attention_by: Option<String>,
+    /// What else was said of attention, as how long each took.
+    pub attention_notes: Vec<String>,
     /// What NVML says while it runs, where it is watched.
     pub seen: nvml::Seen,
     /// Why it failed, where it did.
@@ -116,7 +122,11 @@ impl Asked<'_> {
             "--json",
         ];
         let command = shell.cmd(headroom).args(["train"]).args(settings).args(fixed);
-        let command = if self.device == "cpu" { command } else { command.args(["--recompute", self.recompute]) };
+        let command = if self.device == "cpu" {
+            command
+        } else {
+            command.args(["--recompute", self.recompute, "--attention", self.attention])
+        };
         match self.vram {
             Some(vram) => command.args(["--vram", vram]),
             None => command,
@@ -165,6 +175,11 @@ fn read(ended: &Ended, iterations: u64) -> Trained {
     trained.allocated_bytes = word.and_then(|word| word.parse().ok());
     let who = ended.err.lines().find_map(|line| line.strip_prefix("Matrices are multiplied by "));
     trained.multiplied_by = who.map(|who| who.trim_end_matches('.').to_owned());
+    // Before it begins the run says who may, and after that who does.
+    let who = |line: &str| Some(line.split_once("ttention is computed by ")?.1.trim_end_matches('.').to_owned());
+    trained.attention_by = ended.err.lines().filter_map(who).next_back();
+    let of_attention = ended.err.lines().filter(|line| line.starts_with("attention"));
+    trained.attention_notes = of_attention.map(str::to_owned).collect();
     let short = (trained.losses.len() as u64) < iterations;
     trained.why = trained.why.or_else(|| short.then(|| format!("{} iterations of {iterations}", trained.losses.len())));
     trained
@@ -198,7 +213,10 @@ mod tests {
     fn a_run_is_read_from_what_it_prints() {
         let ended = Ended {
             out: "{\"iter\":0,\"train_loss\":4.2}\n{\"iter\":0,\"loss\":4.2,\"time_ms\":9.5}\n{\"iter\":1,\"loss\":4.1,\"time_ms\":2.5}\n".to_owned(),
-            err: "Matrices are multiplied by own kernels.\nAllocated 4096 bytes, as planned.\n".to_owned(),
+            err: "Matrices are multiplied by own kernels.\nAttention is computed by cuDNN as far as that is faster.\n\
+                  Allocated 4096 bytes, as planned.\nattention: 1.00 ms by cuDNN, 2.00 ms by own kernels\n\
+                  attention is computed by cuDNN\n"
+                .to_owned(),
             success: true,
             ..Ended::default()
         };
@@ -206,6 +224,8 @@ mod tests {
         assert_eq!((trained.losses, trained.times_ms), (vec![4.2, 4.1], vec![9.5, 2.5]));
         assert_eq!((trained.allocated_bytes, trained.why), (Some(4096), None));
         assert_eq!(trained.multiplied_by.as_deref(), Some("own kernels"));
+        assert_eq!(trained.attention_by.as_deref(), Some("cuDNN"));
+        assert_eq!(trained.attention_notes.len(), 2);
         assert_eq!(read(&ended, 3).why.as_deref(), Some("2 iterations of 3"));
     }
 
@@ -224,6 +244,7 @@ mod tests {
             iterations: 1,
             vram: None,
             recompute: "auto",
+            attention: "own",
             data: Path::new("."),
         };
         // nanoGPT's estimate_mfu: 50,304 * 768 + 12 * (12 * 768^2 + 2 * 768) + 768 weights, and 12 * 12 * 12 * 64 * 1024.

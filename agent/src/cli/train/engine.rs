@@ -59,6 +59,7 @@ fn asked<'a>(gpt: &'a GptConfig, run: &'a RunSettings, request: &Request) -> Ask
         vram_bytes: request.vram_bytes,
         is_float32: run.precision == Some(Precision::Float32),
         recompute: request.recompute,
+        attender: request.attender.unwrap_or_default(),
         out_dir: &run.out_dir,
     }
 }
@@ -87,9 +88,12 @@ impl Engine {
             ));
             return Ok(Self::Elsewhere(Box::new(Elsewhere::of(&asked(gpt, run, request), vram_bytes)?)));
         }
-        for option in
-            [request.vram_bytes.map(|_| "--vram"), request.recompute.map(|_| "--recompute")].into_iter().flatten()
-        {
+        let of_cards = [
+            request.vram_bytes.map(|_| "--vram"),
+            request.recompute.map(|_| "--recompute"),
+            request.attender.map(|_| "--attention"),
+        ];
+        for option in of_cards.into_iter().flatten() {
             print::note(&format!("{option} is of cards: it changes nothing on the CPU.\n"));
         }
         if let Some(why) = why {
@@ -151,7 +155,7 @@ impl Engine {
             Self::Elsewhere(_) => Err(CardError::from(CudaError::NoCard).into()),
             Self::Card(chosen) => {
                 let trainer = chosen.trainer(&asked(gpt, run, request))?;
-                for note in trainer.products().notes() {
+                for note in trainer.products().notes().into_iter().chain(trainer.attention().notes()) {
                     print::note(&format!("{note}\n"));
                 }
                 let peak_flops = chosen.peak_flops();

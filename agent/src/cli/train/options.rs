@@ -1,6 +1,6 @@
 //! The words of `headroom train`: its options as one table, and the rest as nanoGPT's own command line.
 
-use headroom_shared::gpt::buffers::cuda::Recompute;
+use headroom_shared::gpt::buffers::cuda::{Attender, Recompute};
 
 use crate::{
     cli::{
@@ -19,6 +19,8 @@ pub struct Request {
     pub vram_bytes: Option<u64>,
     /// What is computed again, in every block; as little as fits where nothing is said.
     pub recompute: Option<Recompute>,
+    /// Who is to compute attention on a card.
+    pub attender: Option<Attender>,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
     /// Whether to print the plan and train nothing.
@@ -58,6 +60,19 @@ pub const FLAGS: &[Flag<Request>] = &[
                 ("auto", _) => None,
                 (_, Some(level)) => Some(level),
                 _ => return Err(format!("{word:?} is none of auto, none, gelu, attention, block").into()),
+            };
+            Ok(())
+        },
+    },
+    Flag {
+        name: "attention",
+        value: Some("own|cudnn"),
+        doc: "On a card, who computes attention: our kernels, or NVIDIA's\ncuDNN as far as it gives the same and is faster, as timed\nbefore the run begins [default: own]",
+        set: |request, word| {
+            request.attender = match word {
+                "own" => Some(Attender::Own),
+                "cudnn" => Some(Attender::Cudnn),
+                _ => return Err(format!("{word:?} is neither own nor cudnn").into()),
             };
             Ok(())
         },

@@ -1,12 +1,12 @@
 //! What a run is to allocate, in words and as JSON; what it did allocate, held against that.
 
-use headroom_kernels::cuda::{Own, Products};
+use headroom_kernels::cuda::{Attention, Own, Products};
 use headroom_shared::{
     gpt::{
         GptConfig,
         buffers::{
             Buffer,
-            cuda::{CudaTraining, Recompute, Slot},
+            cuda::{Attender, CudaTraining, Recompute, Slot},
         },
         tensors::Category,
     },
@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::engine::Engine;
 use crate::train::{
-    card::{Chosen, Room},
+    card::{Chosen, Elsewhere, Room},
     memory::available_bytes,
 };
 
@@ -50,9 +50,9 @@ pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
         }
         Engine::Card(chosen) => {
             let Chosen { device, room, plan, fits, .. } = &**chosen;
-            on_card(Some(&device.card().name), room, plan, *fits, &chosen.multiplied_by())
+            on_card(Some(&device.card().name), room, plan, *fits, &By::of(chosen))
         }
-        Engine::Elsewhere(card) => on_card(None, &card.room, &card.plan, card.fits, &Own.name()),
+        Engine::Elsewhere(card) => on_card(None, &card.room, &card.plan, card.fits, &By::elsewhere(card)),
     };
     if let (Json::Object(document), Json::Object(more)) = (&mut document, more) {
         document.extend(more);
@@ -60,7 +60,28 @@ pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
     format!("{document:#}\n")
 }
 
-fn on_card(card: Option<&str>, room: &Room, plan: &CudaTraining, fits: bool, multiplied_by: &str) -> Json {
+/// Who does what, in words.
+struct By {
+    multiplied: String,
+    attended: String,
+}
+
+impl By {
+    fn of(chosen: &Chosen) -> Self {
+        Self { multiplied: chosen.multiplied_by(), attended: chosen.attention_by() }
+    }
+
+    fn elsewhere(card: &Elsewhere) -> Self {
+        let own = || Attention::name(&Own);
+        let attended = match card.plan.libraries.attender {
+            Attender::Own => own(),
+            Attender::Cudnn => format!("cuDNN as far as that is faster, else {}", own()),
+        };
+        Self { multiplied: Products::name(&Own), attended }
+    }
+}
+
+fn on_card(card: Option<&str>, room: &Room, plan: &CudaTraining, fits: bool, by: &By) -> Json {
     json!({
         "card": card,
         "total_bytes": room.total_bytes,
@@ -69,7 +90,8 @@ fn on_card(card: Option<&str>, room: &Room, plan: &CudaTraining, fits: bool, mul
         "fits": fits,
         "recompute": plan.recompute.iter().map(|level| level.name()).collect::<Vec<_>>(),
         "chunk_rows": plan.chunk_rows,
-        "multiplied_by": multiplied_by,
+        "multiplied_by": by.multiplied,
+        "attention_by": by.attended,
         "buffers": plan.slots.iter().map(slot).collect::<Vec<_>>(),
     })
 }
@@ -109,18 +131,20 @@ pub fn words(engine: &Engine) -> String {
     for (category, bytes) in &categories {
         line(*bytes, &category.text().to_string());
     }
-    let (plan, room, multiplied_by) = match engine {
+    let (plan, room, by) = match engine {
         Engine::Cpu { .. } => return text,
         Engine::Card(chosen) => {
             let why = chosen.why_own.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-            (&chosen.plan, chosen.room, format!("{}{why}", chosen.multiplied_by()))
+            let by = By::of(chosen);
+            (&chosen.plan, chosen.room, By { multiplied: format!("{}{why}", by.multiplied), ..by })
         }
-        Engine::Elsewhere(card) => (&card.plan, card.room, Own.name()),
+        Engine::Elsewhere(card) => (&card.plan, card.room, By::elsewhere(card)),
     };
     let in_fullest: u64 = categories.iter().map(|(_, bytes)| bytes).sum();
     line(bytes.saturating_sub(in_fullest), "between buffers, and of other moments than the fullest");
     text.push_str(&format!("Computed again in backward: {}.\n", levels(plan)));
-    text.push_str(&format!("Matrices are multiplied by {multiplied_by}.\n"));
+    let By { multiplied, attended } = by;
+    text.push_str(&format!("Matrices are multiplied by {multiplied}.\nAttention is computed by {attended}.\n"));
     text.push_str(&format!(
         "Free on the card: {} of {}, of which {} are left alone.\n",
         human_size(room.free_bytes),

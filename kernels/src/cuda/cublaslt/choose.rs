@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 
 use super::{
     calls::{Algorithm, Handle, Operation},
-    kept::{Algorithms, Kept},
     shape::{Shape, Slices},
 };
-use crate::cuda::{CudaError, Device, Slice};
+use crate::cuda::{
+    CudaError, Device, Slice,
+    libraries::{
+        kept::{Choices, Kept},
+        timed,
+    },
+};
+
+/// By a shape, what the library knows its algorithm by.
+type Algorithms = Choices<[u64; 8]>;
 
 /// Shapes that are told apart: a run has some twenty. What comes after is done by our own kernels.
 const SHAPES_MAX: usize = 256;
 /// Notes that are kept: more would say the same of other shapes.
 const NOTES_MAX: usize = 64;
-/// How often a proposal is timed, after once for nothing; the median counts.
-const TIMED: usize = 5;
 
 /// A product that the library does.
 #[derive(Debug)]
@@ -193,16 +199,4 @@ impl Chosen {
             self.note(format!("cuBLASLt's algorithms are not kept, and a resumed run may take others: {error}"));
         }
     }
-}
-
-/// The median of a few times, in milliseconds.
-#[track_caller]
-fn timed(device: &Device, multiply: impl Fn() -> Result<(), CudaError>) -> Result<f32, CudaError> {
-    multiply()?;
-    let mut millis = [0.0; TIMED];
-    for time in &mut millis {
-        *time = device.millis(&multiply)?;
-    }
-    millis.sort_by(f32::total_cmp);
-    Ok(millis[TIMED / 2])
 }

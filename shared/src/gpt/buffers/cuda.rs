@@ -12,7 +12,7 @@ pub mod workspace;
 pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
 pub use planner::{DoesNotFit, RESERVE_BYTES, Sized, plan, plan_with, size};
-pub use workspace::Multiplier;
+pub use workspace::{Attender, Libraries, Multiplier};
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,8 @@ pub struct CudaTraining {
     pub chunk_rows: u64,
     /// Rows of the embedding with padding: what logits have columns.
     pub padded_vocab_size: u64,
-    /// Who multiplies matrices.
-    pub multiplier: Multiplier,
+    /// Who does what our kernels need not do.
+    pub libraries: Libraries,
 }
 
 /// A buffer before it has a place.
@@ -97,30 +97,30 @@ impl List {
 }
 
 impl CudaTraining {
-    /// The arena of a run with micro-batches of `batch_size` sequences whose products are our own kernels; `recompute` has
+    /// The arena of a run with micro-batches of `batch_size` sequences that our own kernels do all of; `recompute` has
     /// an entry for each block.
     ///
     /// # Errors
     /// A tensor is larger than any machine's memory.
     pub fn new(config: &GptConfig, batch_size: u64, recompute: Vec<Recompute>) -> Result<Self, TensorTooLarge> {
-        Self::with_multiplier(config, batch_size, recompute, Multiplier::Own)
+        Self::with_libraries(config, batch_size, recompute, Libraries::NONE)
     }
 
-    /// The same, with the room that those who multiply matrices need besides.
+    /// The same, with the room that libraries need besides.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_multiplier(
+    pub fn with_libraries(
         config: &GptConfig,
         batch_size: u64,
         recompute: Vec<Recompute>,
-        multiplier: Multiplier,
+        libraries: Libraries,
     ) -> Result<Self, TensorTooLarge> {
-        let run = Run::of(config, batch_size, multiplier);
+        let run = Run::of(config, batch_size, libraries);
         let list = run.with_passing(run.whole(config)?, &recompute)?;
         let (slots, bytes) = place(list.wanted());
         let Run { chunk_rows, dims, .. } = run;
-        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size: dims.v, multiplier })
+        Ok(Self { slots, bytes, recompute, chunk_rows, padded_vocab_size: dims.v, libraries })
     }
 
     /// What is alive by categories in the moment in which most is, in their order; what the arena has besides lies between
@@ -149,19 +149,23 @@ struct Run {
     dims: Dims,
     chunk_rows: u64,
     drops: bool,
+    /// Room of attention's backward beside its tensors.
+    backward_bytes: u64,
 }
 
 impl Run {
-    fn of(config: &GptConfig, batch_size: u64, multiplier: Multiplier) -> Self {
+    fn of(config: &GptConfig, batch_size: u64, libraries: Libraries) -> Self {
         let padded_vocab_size = config.vocab_size().next_multiple_of(ROW_MULTIPLE);
         let rows = batch_size.saturating_mul(config.block_size());
         let chunk_rows = chunk_rows(rows, padded_vocab_size);
         let trainer_parts = workspace::parts_elements(rows, chunk_rows, config.n_embd(), padded_vocab_size);
         let unpadded = Dims::without_card(config, batch_size);
-        let cublas_workspace_bytes = multiplier.workspace_bytes();
+        let Libraries { multiplier, attender } = libraries;
+        let (cublas_workspace_bytes, cudnn_workspace_bytes) = (multiplier.workspace_bytes(), attender.forward_bytes());
         let padded = Dims { compute: Dtype::Bfloat16, v: padded_vocab_size, ..unpadded };
-        let dims = Dims { trainer_parts, cublas_workspace_bytes, ..padded };
-        Self { dims, chunk_rows, drops: config.dropout() > 0.0 }
+        let dims = Dims { trainer_parts, cublas_workspace_bytes, cudnn_workspace_bytes, ..padded };
+        let backward_bytes = attender.backward_bytes(batch_size, config.n_head(), config.block_size());
+        Self { dims, chunk_rows, drops: config.dropout() > 0.0, backward_bytes }
     }
 
     fn list(&self) -> List {
@@ -187,6 +191,10 @@ impl Run {
         if self.dims.cublas_workspace_bytes > 0 {
             list.add(Tensor::CublasWorkspace, None, whole)?;
         }
+        // Of attention's forward, which may be computed again in backward.
+        if self.dims.cudnn_workspace_bytes > 0 {
+            list.add(Tensor::CudnnWorkspace, None, whole)?;
+        }
         for scalar in [Tensor::Loss, Tensor::GradNorm] {
             list.add(scalar, None, whole)?;
         }
@@ -198,6 +206,10 @@ impl Run {
         activations(&mut list, self.drops, recompute)?;
         let mut list = list.with_dims(Dims { b: 1, t: self.chunk_rows, ..self.dims });
         list.add(Tensor::Logits, None, (Moment::Head, Moment::Head))?;
+        if self.backward_bytes > 0 {
+            list = list.with_dims(Dims { cudnn_workspace_bytes: self.backward_bytes, ..self.dims });
+            list.add(Tensor::CudnnWorkspace, None, (Moment::DAttention, Moment::DAttention))?;
+        }
         Ok(list)
     }
 }

@@ -32,6 +32,8 @@ pub(super) enum Dim {
     D8,
     /// Bytes of a cuBLAS workspace.
     CublasWorkspace,
+    /// Bytes that cuDNN's attention may use in our own trainer.
+    CudnnWorkspace,
     /// Flash backward: T rounded up to 128.
     T128,
     /// Flash backward: head size rounded up to 32.
@@ -87,6 +89,8 @@ pub struct Dims {
     pub compute: Dtype,
     /// Bytes of a cuBLAS workspace on this architecture.
     pub cublas_workspace_bytes: u64,
+    /// Bytes that cuDNN's attention may use, where a card trains with kernels of ours and with that.
+    pub cudnn_workspace_bytes: u64,
     /// Tensors among the parameters.
     pub n_parameter_tensors: u64,
     /// Elements of all parameters.
@@ -211,6 +215,7 @@ impl Dims {
             v: config.vocab_size(),
             compute: Dtype::Float32,
             cublas_workspace_bytes: 0,
+            cudnn_workspace_bytes: 0,
             n_parameter_tensors: parameters(config).len() as u64,
             n_parameters: config.n_parameters().unwrap_or(u64::MAX),
             n_layer: config.n_layer(),
@@ -241,6 +246,7 @@ impl Dims {
             Dim::T32 => t.next_multiple_of(32),
             Dim::D8 => d.next_multiple_of(8),
             Dim::CublasWorkspace => u128::from(self.cublas_workspace_bytes),
+            Dim::CudnnWorkspace => u128::from(self.cudnn_workspace_bytes),
             Dim::T128 => t.next_multiple_of(128),
             Dim::D32 => d.next_multiple_of(32),
             Dim::MinIndicesV => v.min(b * t),

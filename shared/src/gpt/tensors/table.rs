@@ -225,6 +225,7 @@ tensor_table! {
     FlashSoftmaxD "flash attention backward softmax_d" Workspace Scratch f32 [B, H, T128];
     FlashDqAccum "flash attention backward dq accumulator" Workspace Scratch f32 [B, H, T128, D32];
     CudnnDqAccum "cuDNN attention backward dq accumulator" Workspace Scratch f32 [B, H, T, D];
+    CudnnWorkspace "cuDNN attention workspace" Workspace Scratch u8 [CudnnWorkspace];
     EmbIndices "embedding backward sorted indices" Workspace Scratch i64 [BT];
     EmbCounts "embedding backward segment offsets" Workspace Scratch i64 [MinIndicesV];
     EmbScalar "embedding backward count" Workspace Scratch i64 [];

@@ -35,9 +35,9 @@ fn trainer_with(
     recompute: [Recompute; 2],
 ) -> Result<Trainer, Wrong> {
     let multiplier = products.multiplier();
-    let plan = CudaTraining::with_multiplier(config, BATCH_SIZE, recompute.to_vec(), multiplier).expect("small");
+    let plan = CudaTraining::with_libraries(config, BATCH_SIZE, recompute.to_vec(), multiplier.into()).expect("small");
     let planned_bytes = plan.bytes;
-    let mut trainer = Trainer::with_products(device, config, plan, products)?;
+    let mut trainer = Trainer::with(device, config, plan, products, Box::new(Own))?;
     assert_eq!(trainer.allocated_bytes(), planned_bytes);
     trainer.write_params(&params(&trainer))?;
     Ok(trainer)
@@ -124,7 +124,7 @@ fn a_plan_without_room_for_the_library_is_refused() {
         let Some(library) = cublaslt(device) else { return Ok(()) };
         let config = config(0.0, true);
         let plan = CudaTraining::new(&config, BATCH_SIZE, vec![Recompute::None; 2]).expect("small");
-        let error = Trainer::with_products(device, &config, plan, Box::new(library)).expect_err("it has no room");
+        let error = Trainer::with(device, &config, plan, Box::new(library), Box::new(Own)).expect_err("it has no room");
         let told = error.to_string();
         assert!(told.contains("bytes of workspace for cuBLASLt") && told.ends_with("has 0 bytes"), "{told}");
         Ok(())

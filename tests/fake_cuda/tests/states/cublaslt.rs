@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use headroom_fake_cuda::{CublasLt as Library, FaultAt, Scenario, library};
 use headroom_kernels::{
     cpu::gpt::{DropoutPass, Micro},
-    cuda::{CublasLt, CudaError, Device, Products, Trainer},
+    cuda::{CublasLt, CudaError, Device, Own, Products, Trainer},
 };
 use headroom_shared::gpt::{
     GptConfig, GptShape,
@@ -45,8 +45,8 @@ pub fn trainer(keep_in: Option<&Path>) -> Result<Trainer, CudaError> {
     let shape = GptShape { n_layer: 1, n_head: 1, n_embd: 32, block_size: 8, vocab_size: 11, dropout: 0.0, bias: true };
     let config = GptConfig::new(shape).expect("valid");
     let (recompute, multiplier) = (vec![Recompute::None], products.multiplier());
-    let plan = CudaTraining::with_multiplier(&config, 1, recompute, multiplier).expect("small");
-    Trainer::with_products(&device, &config, plan, Box::new(products))
+    let plan = CudaTraining::with_libraries(&config, 1, recompute, multiplier.into()).expect("small");
+    Trainer::with(&device, &config, plan, Box::new(products), Box::new(Own))
 }
 
 const MICRO: Micro = Micro { first: true, loss_scale: 1.0, dropout: DropoutPass::NONE };

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{CudaTraining, Multiplier, Packed, Recompute, Run, sizes};
+use super::{CudaTraining, Libraries, Packed, Recompute, Run, sizes};
 use crate::{
     gpt::{GptConfig, tensors::TensorTooLarge},
     units::human_size,
@@ -45,10 +45,10 @@ pub fn plan(
     batch_size: u64,
     free_bytes: u64,
 ) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
-    plan_with(config, batch_size, free_bytes, Multiplier::Own)
+    plan_with(config, batch_size, free_bytes, Libraries::NONE)
 }
 
-/// The same where others than our kernels may multiply matrices.
+/// The same where others than our kernels may multiply matrices and compute attention.
 ///
 /// # Errors
 /// As [`plan`].
@@ -56,13 +56,13 @@ pub fn plan_with(
     config: &GptConfig,
     batch_size: u64,
     free_bytes: u64,
-    multiplier: Multiplier,
+    libraries: Libraries,
 ) -> Result<Result<CudaTraining, DoesNotFit>, TensorTooLarge> {
-    let Sized { bytes, recompute } = size_with(config, batch_size, free_bytes, multiplier)?;
+    let Sized { bytes, recompute } = size_with(config, batch_size, free_bytes, libraries)?;
     if bytes > free_bytes {
         return Ok(Err(DoesNotFit { needed_bytes: bytes, free_bytes }));
     }
-    CudaTraining::with_multiplier(config, batch_size, recompute, multiplier).map(Ok)
+    CudaTraining::with_libraries(config, batch_size, recompute, libraries).map(Ok)
 }
 
 /// The size of the arena that [`plan`] chooses; where none fits, of the least there is.
@@ -70,16 +70,16 @@ pub fn plan_with(
 /// # Errors
 /// A tensor is larger than any machine's memory.
 pub fn size(config: &GptConfig, batch_size: u64, free_bytes: u64) -> Result<Sized, TensorTooLarge> {
-    size_with(config, batch_size, free_bytes, Multiplier::Own)
+    size_with(config, batch_size, free_bytes, Libraries::NONE)
 }
 
 fn size_with(
     config: &GptConfig,
     batch_size: u64,
     free_bytes: u64,
-    multiplier: Multiplier,
+    libraries: Libraries,
 ) -> Result<Sized, TensorTooLarge> {
-    let run = Run::of(config, batch_size, multiplier);
+    let run = Run::of(config, batch_size, libraries);
     let (whole_bytes, _) = sizes(&run.whole(config)?.wanted());
     // What blocks keep adds up; what they share depends on which levels there are, and not on how many blocks have them.
     let of_blocks = |levels: &[Recompute]| -> Result<(u64, u64), TensorTooLarge> {

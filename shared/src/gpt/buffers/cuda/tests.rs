@@ -131,7 +131,7 @@ fn the_librarys_room_is_planned_to_the_byte() {
     let own = CudaTraining::new(&config, 4, recompute.clone()).expect("small");
     for (major, mebibytes) in [(8, 4), (9, 32), (12, 32)] {
         let multiplier = Multiplier::cublaslt(major);
-        let with = CudaTraining::with_multiplier(&config, 4, recompute.clone(), multiplier).expect("small");
+        let with = CudaTraining::with_libraries(&config, 4, recompute.clone(), multiplier.into()).expect("small");
         assert_eq!(with.bytes - own.bytes, mebibytes << 20, "{major}.x");
         assert_eq!(with.slots.len(), own.slots.len() + 1);
         let room =
@@ -139,10 +139,31 @@ fn the_librarys_room_is_planned_to_the_byte() {
         assert_eq!((room.buffer.bytes, room.alive), (mebibytes << 20, (Moment::FIRST, Moment::LAST)));
     }
     assert!(own.slots.iter().all(|slot| slot.buffer.stored.tensor != Tensor::CublasWorkspace));
-    let fits =
-        |free_bytes| plan_with(&config, 4, free_bytes, Multiplier::cublaslt(9)).expect("small").expect("it fits");
+    let fits = |free_bytes| {
+        plan_with(&config, 4, free_bytes, Multiplier::cublaslt(9).into()).expect("small").expect("it fits")
+    };
     assert!(fits(own.bytes).recompute > own.recompute, "the room is not there for nothing");
     assert_eq!(fits(own.bytes + (32 << 20)).recompute, own.recompute);
+}
+
+/// What attention by cuDNN needs in backward lies where logits lay, as those are gone by then; where attention is computed
+/// again, and not the whole block, no other moment has more.
+#[test]
+fn attention_by_cudnn_takes_room_in_its_moment_alone() {
+    let config = gpt2(12, 0.0);
+    let libraries = Libraries { attender: Attender::Cudnn, ..Libraries::NONE };
+    for level in Recompute::ALL {
+        let own = CudaTraining::new(&config, 64, vec![level; 12]).expect("small");
+        let with = CudaTraining::with_libraries(&config, 64, vec![level; 12], libraries).expect("small");
+        let rooms = with.slots.iter().filter(|slot| slot.buffer.stored.tensor == Tensor::CudnnWorkspace);
+        let rooms: Vec<_> = rooms.map(|slot| (slot.buffer.bytes, slot.alive)).collect();
+        let backward_bytes = (192 << 20) + (64 << 10);
+        let backward = (backward_bytes, (Moment::DAttention, Moment::DAttention));
+        assert_eq!(rooms, [(64 << 10, (Moment::FIRST, Moment::LAST)), backward]);
+        let is_again = level == Recompute::Attention;
+        let more_bytes = (64 << 10) + if is_again { backward_bytes } else { 0 };
+        assert_eq!(with.bytes - own.bytes, more_bytes, "{level:?}");
+    }
 }
 
 /// A run's size is told without its list, and is that of the list for every choice.
@@ -160,6 +181,11 @@ fn a_size_is_that_of_the_arena() {
             let arena = CudaTraining::new(&config, batch_size, sized.recompute.clone()).expect("small");
             assert_eq!((sized.bytes, &sized.recompute), (arena.bytes, &arena.recompute));
             seen.insert(sized.recompute);
+            let libraries = Libraries { multiplier: Multiplier::cublaslt(9), attender: Attender::Cudnn };
+            match plan_with(&config, batch_size, free_bytes, libraries).expect("small") {
+                Ok(arena) => assert!(arena.bytes <= free_bytes),
+                Err(error) => assert!(error.needed_bytes > free_bytes),
+            }
         }
         assert!(seen.len() as u64 > n_layer, "{}", seen.len());
     }

@@ -71,6 +71,80 @@ impl Multiplier {
     }
 }
 
+/// Room that attention's backward by cuDNN may take at most: where a run's sequences need more together, they are done in
+/// groups, one after the other.
+const CUDNN_BYTES_MAX: u64 = 256 << 20;
+/// Queries and keys are counted in multiples of this.
+const CUDNN_TILE: u64 = 128;
+/// Beside what a formula tells cuDNN takes some hundred bytes, backward and forward.
+pub(super) const CUDNN_MORE_BYTES: u64 = 64 << 10;
+
+/// Who computes attention, as far as a run's memory depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Attender {
+    /// Kernels of ours, which hold no scores.
+    #[default]
+    Own,
+    /// cuDNN, and our kernels for what it does not do as fast.
+    Cudnn,
+}
+
+impl Attender {
+    /// Sequences of a group of cuDNN's backward: all, or a part that divides them; `None` where it is our kernels that do
+    /// the backward, as one sequence's scores are too many.
+    ///
+    /// So that sums have one order, cuDNN writes the gradient of every score, in 16 bits, and sums it up in a second step
+    /// (cuDNN 9, "deterministic algorithm"; held against what cuDNN 9.19 asks for: `tests/golden/cudnn`).
+    #[must_use]
+    pub fn cudnn_sequences(self, batch_size: u64, n_head: u64, block_size: u64) -> Option<u64> {
+        let fits = |&n: &u64| cudnn_scores_bytes(n, n_head, block_size) <= CUDNN_BYTES_MAX;
+        let most = CUDNN_BYTES_MAX / cudnn_scores_bytes(1, n_head, block_size).max(1);
+        let divides = |n: &u64| batch_size.is_multiple_of(*n);
+        (1..=batch_size.min(most)).rev().filter(|_| self == Self::Cudnn).filter(divides).find(fits)
+    }
+
+    /// Room for its backward.
+    #[must_use]
+    pub fn backward_bytes(self, batch_size: u64, n_head: u64, block_size: u64) -> u64 {
+        let sequences = self.cudnn_sequences(batch_size, n_head, block_size);
+        sequences.map_or(0, |n| cudnn_scores_bytes(n, n_head, block_size) + CUDNN_MORE_BYTES)
+    }
+
+    /// Room for its forward.
+    #[must_use]
+    pub const fn forward_bytes(self) -> u64 {
+        match self {
+            Self::Own => 0,
+            Self::Cudnn => CUDNN_MORE_BYTES,
+        }
+    }
+}
+
+fn cudnn_scores_bytes(n: u64, n_head: u64, block_size: u64) -> u64 {
+    let side = block_size.div_ceil(CUDNN_TILE).saturating_mul(CUDNN_TILE);
+    n.saturating_mul(n_head).saturating_mul(side).saturating_mul(side).saturating_mul(2)
+}
+
+/// Libraries of the host's that a run is planned with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Libraries {
+    /// Who multiplies matrices.
+    pub multiplier: Multiplier,
+    /// Who computes attention.
+    pub attender: Attender,
+}
+
+impl Libraries {
+    /// None: kernels of ours do all.
+    pub const NONE: Self = Self { multiplier: Multiplier::Own, attender: Attender::Own };
+}
+
+impl From<Multiplier> for Libraries {
+    fn from(multiplier: Multiplier) -> Self {
+        Self { multiplier, attender: Attender::Own }
+    }
+}
+
 /// Rows of one part of a weight's gradient, a multiple of [`DEPTH`], for `n` rows.
 #[must_use]
 pub fn weight_part_rows(n: u64, c: u64, oc: u64) -> u64 {
@@ -155,6 +229,17 @@ mod tests {
                 assert!(bias_part_rows(n, oc) * (bias_parts_elements(n, oc) / oc) >= n);
             }
         }
+    }
+
+    #[test]
+    fn sequences_are_grouped_so_that_scores_have_room() {
+        let of = |b, nh, t| Attender::Cudnn.cudnn_sequences(b, nh, t);
+        // A sequence of GPT-2 124M has 24 MiB of scores' gradients.
+        assert_eq!([of(64, 12, 1024), of(12, 12, 1024), of(7, 12, 1024)], [Some(8), Some(6), Some(7)]);
+        assert_eq!([of(11, 12, 1024), of(1, 12, 8192), of(0, 12, 1024)], [Some(1), None, None]);
+        assert_eq!(Attender::Own.cudnn_sequences(64, 12, 1024), None);
+        assert_eq!(Attender::Cudnn.backward_bytes(64, 12, 1024), (192 << 20) + CUDNN_MORE_BYTES);
+        assert_eq!(Attender::Cudnn.backward_bytes(1, 12, 8192), 0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Algorithms that were chosen, in a file: a run that is resumed takes the same ones, and has the same bits.
+//! What was chosen of a library, in a file: a run that is resumed takes the same, and has the same bits.
 //!
-//! What the library knows an algorithm by is good for the same version of it; which one is fastest depends on the card;
-//! and the driver may change what it can. Each of these makes another file.
+//! What a library knows an algorithm by is good for the same version of it; which one is fastest depends on the card; and
+//! the driver may change what it can. Each of these makes another file.
 
 use std::{
     collections::BTreeMap,
@@ -10,14 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-use super::find::Version;
 use crate::cuda::{Card, driver};
 
-/// What the name of every file of algorithms begins with: whoever takes a run's folder away knows them by it.
-pub const PREFIX: &str = "cublaslt-";
+/// What the names of such files begin with: whoever takes a run's folder away knows them by it.
+pub const PREFIXES: [&str; 2] = ["cublaslt-", "cudnn-"];
 /// What a file may have at most: some hundred times what a run leaves.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -42,7 +41,7 @@ pub enum KeptError {
     },
 }
 
-/// Whom algorithms were chosen for.
+/// Whom it was chosen for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
@@ -50,19 +49,21 @@ pub struct Key {
     capability: String,
     multiprocessors: u32,
     driver: u32,
-    cublaslt: u64,
+    library: String,
+    version: u64,
     workspace_bytes: u64,
 }
 
 impl Key {
-    /// Of a card with its driver, a library, and the room that it has.
-    pub fn new(card: &Card, driver: driver::Version, library: Version, workspace_bytes: u64) -> Self {
+    /// Of a card with its driver, a library by the name that files have of it, and the room that it has.
+    pub fn new(card: &Card, driver: driver::Version, (library, version): (&str, u64), workspace_bytes: u64) -> Self {
         Self {
             card: card.name.clone(),
             capability: card.capability.to_string(),
             multiprocessors: card.multiprocessors,
             driver: driver.0,
-            cublaslt: library.0,
+            library: library.to_owned(),
+            version,
             workspace_bytes,
         }
     }
@@ -70,22 +71,22 @@ impl Key {
     fn file_name(&self) -> String {
         let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let card: String = self.card.chars().take(64).map(word).collect();
-        let Self { multiprocessors, driver, cublaslt, .. } = self;
-        format!("{PREFIX}{card}-{multiprocessors}-{driver}-{cublaslt}.json")
+        let Self { multiprocessors, driver, library, version, .. } = self;
+        format!("{library}-{card}-{multiprocessors}-{driver}-{version}.json")
     }
 }
 
-/// By a shape's name, what the library knows its algorithm by.
-pub type Algorithms = BTreeMap<String, [u64; 8]>;
+/// What was chosen, by the name of what it was chosen for.
+pub type Choices<T> = BTreeMap<String, T>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct Contents<T> {
     key: Key,
-    algorithms: Algorithms,
+    algorithms: Choices<T>,
 }
 
-/// A file of algorithms.
+/// A file of choices.
 #[derive(Clone, Debug)]
 pub struct Kept {
     path: PathBuf,
@@ -102,11 +103,11 @@ impl Kept {
     ///
     /// # Errors
     /// It cannot be read, or is damaged.
-    pub fn read(&self) -> Result<Algorithms, KeptError> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Choices<T>, KeptError> {
         let io = |reason| KeptError::Io { path: self.path.clone(), reason };
         let damaged = |reason| KeptError::Damaged { path: self.path.clone(), reason };
         let file = match fs::File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Algorithms::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Choices::new()),
             file => file.map_err(io)?,
         };
         let mut bytes = vec![];
@@ -114,7 +115,7 @@ impl Kept {
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(damaged(format!("it has more than {FILE_BYTES_MAX} bytes")));
         }
-        let contents: Contents = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let contents: Contents<T> = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if contents.key != self.key {
             return Err(damaged("it is for another card, driver or library than its name says".to_owned()));
         }
@@ -125,7 +126,7 @@ impl Kept {
     ///
     /// # Errors
     /// The folder cannot be made or written.
-    pub fn write(&self, algorithms: Algorithms) -> Result<(), KeptError> {
+    pub fn write<T: Serialize>(&self, algorithms: Choices<T>) -> Result<(), KeptError> {
         let io = |reason| KeptError::Io { path: self.path.clone(), reason };
         let contents = Contents { key: self.key.clone(), algorithms };
         let text = serde_json::to_vec_pretty(&contents).map_err(|error| io(error.into()))?;
