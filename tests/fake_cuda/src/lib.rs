@@ -14,6 +14,7 @@
 //!
 //! What a kernel needs of registers, how fast it is, and what several streams do at once is not here.
 
+mod bfloat16;
 mod calls;
 pub mod code;
 mod cublaslt;

@@ -142,6 +142,19 @@ pub fn in_context(answer: impl FnOnce(&mut State, usize) -> Answer) -> u32 {
     })
 }
 
+/// A call of another library's that the driver answers as well: its code, and apart from that the library's.
+pub fn apart(
+    call: impl FnOnce(&mut dyn FnMut(&mut State) -> Answer) -> u32,
+    answer: impl FnOnce(&mut State) -> Answer,
+) -> (u32, u32) {
+    let (mut status, mut answer) = (code::SUCCESS, Some(answer));
+    let driver = call(&mut |state: &mut State| {
+        status = answer.take().map_or(Ok(()), |answer| answer(state)).err().unwrap_or(code::SUCCESS);
+        Ok(())
+    });
+    (driver, status)
+}
+
 /// Makes a card's context this thread's; none with `None`.
 pub fn set_current(card: Option<usize>) {
     CURRENT.set(card);
