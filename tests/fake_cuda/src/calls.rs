@@ -13,7 +13,7 @@ mod system;
 
 use std::ffi::c_char;
 
-pub use stream::check as check_stream;
+pub use stream::{check as check_stream, exists as stream_exists};
 
 use crate::{
     code,
@@ -37,7 +37,7 @@ pub unsafe fn put<T>(out: *mut T, value: T) -> Answer {
 ///
 /// # Safety
 /// As of every symbol.
-unsafe fn put_text(out: *mut c_char, room: usize, text: &str) -> Answer {
+pub unsafe fn put_text(out: *mut c_char, room: usize, text: &str) -> Answer {
     if out.is_null() || room == 0 {
         return Err(code::INVALID_VALUE);
     }

@@ -74,25 +74,17 @@ impl Proposal {
 
 /// A call that is of no card.
 fn any(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
-    through(|answer| state::begun(answer), answer)
+    through(state::apart(|answer| state::begun(answer), answer))
 }
 
 /// A call that is of the card whose context is this thread's.
 fn on_card(answer: impl FnOnce(&mut State) -> Answer) -> u32 {
-    through(|answer| state::in_context(|state, _| answer(state)), answer)
+    through(state::apart(|answer| state::in_context(|state, _| answer(state)), answer))
 }
 
-/// Keeps what the driver would say apart from what the library says.
-fn through(
-    call: impl FnOnce(&mut dyn FnMut(&mut State) -> Answer) -> u32,
-    answer: impl FnOnce(&mut State) -> Answer,
-) -> u32 {
-    let (mut status, mut answer) = (SUCCESS, Some(answer));
-    let mut once = |state: &mut State| {
-        status = answer.take().map_or(Ok(()), |answer| answer(state)).err().unwrap_or(SUCCESS);
-        Ok(())
-    };
-    match call(&mut once) {
+/// What the library says where the driver says this.
+fn through((driver, status): (u32, u32)) -> u32 {
+    match driver {
         code::SUCCESS => status,
         code::NOT_INITIALIZED | code::INVALID_CONTEXT => NOT_INITIALIZED,
         _ => EXECUTION_FAILED,

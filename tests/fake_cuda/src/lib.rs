@@ -10,20 +10,24 @@
 //! launches alone: the order of threads, a kernel with a mistake instead of the right one, and a fault, which then ends
 //! neither the process's card nor another test.
 //!
-//! It is a libcublasLt as well: the same file under that name has its symbols, and multiplies in the card's memory.
+//! It is a libcublasLt as well: the same file under that name has its symbols, and multiplies in the card's memory. And
+//! it is a libcudnn, as far as its graphs go: whatever operations a graph is made of are computed one by one, so that a
+//! test finds out what the host's graph computes.
 //!
 //! What a kernel needs of registers, how fast it is, and what several streams do at once is not here.
 
+mod bfloat16;
 mod calls;
 pub mod code;
 mod cublaslt;
+mod cudnn;
 mod here;
 mod ptx;
 mod scenario;
 mod state;
 
 pub use here::{Here, library};
-pub use scenario::{Algorithm, Card, CublasLt, FaultAt, Scenario};
+pub use scenario::{Algorithm, Card, CublasLt, Cudnn, Determinism, Engine, FaultAt, Scenario};
 
 /// What names the scenario's file.
 pub const VARIABLE: &str = "HEADROOM_FAKE_CUDA";

@@ -31,6 +31,8 @@ pub struct Scenario {
     pub no_memory_at: Option<u64>,
     /// The library of products.
     pub cublaslt: CublasLt,
+    /// The library of graphs.
+    pub cudnn: Cudnn,
 }
 
 impl Default for Scenario {
@@ -44,6 +46,7 @@ impl Default for Scenario {
             fault: None,
             no_memory_at: None,
             cublaslt: CublasLt::default(),
+            cudnn: Cudnn::default(),
         }
     }
 }
@@ -137,6 +140,68 @@ pub struct Algorithm {
     pub workspace_bytes: u64,
     /// What it takes, by the card's clock; nobody waits for it.
     pub millis: u64,
+}
+
+/// The library of graphs: this one too, under its own name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cudnn {
+    /// As 91900 for 9.19.0.
+    pub version: usize,
+    /// What `cudnnCreate` answers.
+    pub create: u32,
+    /// What heuristics answer when they are finalized.
+    pub heuristics: u32,
+    /// What it can do, the one first that heuristics propose first.
+    pub engines: Vec<Engine>,
+    /// The execution, counted from 1, that is refused, and what is answered.
+    pub refused: Option<FaultAt>,
+}
+
+impl Default for Cudnn {
+    fn default() -> Self {
+        let one = |workspace_bytes, millis, determinism| Engine {
+            workspace_bytes,
+            millis,
+            determinism,
+            wrong: false,
+            plan: 0,
+        };
+        // The fastest is the one whose results do not repeat, and it says so.
+        let engines = vec![
+            one(1 << 20, 1000, Determinism::Repeats),
+            one(0, 3000, Determinism::Repeats),
+            one(0, 10, Determinism::Noted),
+        ];
+        Self { version: 91_900, create: 0, heuristics: 0, engines, refused: None }
+    }
+}
+
+/// A way of computing a graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    /// Room that it needs.
+    pub workspace_bytes: u64,
+    /// What it takes, by the card's clock; nobody waits for it.
+    pub millis: u64,
+    /// Whether its results repeat.
+    pub determinism: Determinism,
+    /// Whether its results are wrong: every choice between two values is of the first, which leaves a mask out.
+    pub wrong: bool,
+    /// What its plan answers when it is finalized.
+    pub plan: u32,
+}
+
+/// Whether results repeat: else every second execution of a graph ends one unit of bfloat16 away in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Determinism {
+    /// They do.
+    Repeats,
+    /// They do not, and the engine's numerical notes say so.
+    Noted,
+    /// They do not, and nothing says so.
+    Hidden,
 }
 
 /// A launch that fails, and as what.

@@ -13,7 +13,7 @@ use std::{
 
 use headroom_emulator::{Emulator, Kernel};
 
-use crate::{Card, Scenario, VARIABLE, code, cublaslt::Products, here};
+use crate::{Card, Scenario, VARIABLE, code, cublaslt::Products, cudnn::Graphs, here};
 
 /// Tells a file from the one that stood there before: when it was written, its bytes, and its number in the file system.
 type Identity = (SystemTime, u64, u64);
@@ -66,6 +66,8 @@ pub struct State {
     pub ahead: Duration,
     /// What the library of products gave handles for, and did.
     pub products: Products,
+    /// What the library of graphs gave handles for, and did.
+    pub graphs: Graphs,
     /// The code that everything is answered with since a kernel failed.
     fault: Option<u32>,
     begun: bool,
@@ -111,6 +113,7 @@ impl Default for State {
             n_allocations: 0,
             ahead: Duration::ZERO,
             products: Products::default(),
+            graphs: Graphs::default(),
             fault: None,
             begun: false,
             scenario: None,
@@ -140,6 +143,19 @@ pub fn in_context(answer: impl FnOnce(&mut State, usize) -> Answer) -> u32 {
         here::fault_code().or(state.fault).map_or(Ok(()), Err)?;
         answer(state, card)
     })
+}
+
+/// A call of another library's that the driver answers as well: its code, and apart from that the library's.
+pub fn apart(
+    call: impl FnOnce(&mut dyn FnMut(&mut State) -> Answer) -> u32,
+    answer: impl FnOnce(&mut State) -> Answer,
+) -> (u32, u32) {
+    let (mut status, mut answer) = (code::SUCCESS, Some(answer));
+    let driver = call(&mut |state: &mut State| {
+        status = answer.take().map_or(Ok(()), |answer| answer(state)).err().unwrap_or(code::SUCCESS);
+        Ok(())
+    });
+    (driver, status)
 }
 
 /// Makes a card's context this thread's; none with `None`.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A stream that is there; null is the usual one.
-fn exists(state: &State, stream: Handle) -> Result<(), u32> {
+pub fn exists(state: &State, stream: Handle) -> Result<(), u32> {
     let is_there = stream.is_null() || state.streams.contains(&stream.addr());
     if is_there { Ok(()) } else { Err(code::INVALID_HANDLE) }
 }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use headroom_emulator::Emulator;
 
+use crate::bfloat16::{rounded, wide};
+
 /// What the library takes for granted of where matrices begin.
 const ALIGNMENT: u64 = 256;
 
@@ -74,17 +76,6 @@ pub struct Addresses {
     pub out: u64,
     /// The vector that is added.
     pub bias: Option<u64>,
-}
-
-fn wide(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(2).map(|two| f32::from_bits(u32::from(u16::from_ne_bytes([two[0], two[1]])) << 16)).collect()
-}
-
-/// To the nearest, ties to even.
-fn rounded(value: f32) -> [u8; 2] {
-    let bits = value.to_bits();
-    let upper = if value.is_nan() { bits | 0x40_0000 } else { bits + 0x7fff + ((bits >> 16) & 1) } >> 16;
-    u16::try_from(upper).unwrap_or(u16::MAX).to_ne_bytes()
 }
 
 fn read(emulator: &Emulator, matrix: Matrix, address: u64) -> Result<Vec<f32>, String> {

@@ -6,5 +6,6 @@ mod child;
 mod cublaslt;
 mod drivers;
 mod faults;
+mod graphs;
 mod kept;
 mod memory;
