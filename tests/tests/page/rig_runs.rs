@@ -211,7 +211,7 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         agent.answer_rest("GET /api/runs/fedcba/events", 200, json!(printed("fedcba", 3.0)));
         open_paired(page).await;
         page.until("losses are drawn", "document.querySelector('.rig-chart__iterations')?.getAttribute('d')").await;
-        until_says(page, "[data-testid=beside-0]", "6.00e-4").await;
+        until_says(page, "[data-testid=beside-0]", "6e-4").await;
         until_says(page, "[data-testid=beside-1]", "1.250").await;
         choose(page, "#compare", "fedcba").await;
         page.until(
