@@ -234,3 +234,39 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         page.until("it is smoothed again", drawn).await;
     });
 }
+
+#[test]
+fn runs_of_one_name_and_minute_are_told_apart() {
+    rig("runs_of_one_name_and_minute_are_told_apart", async |page, agent| {
+        let mut hello = greeting(|run| run["config"] = json!("batch_size = 64\n"));
+        let begun_ms = hello["runs"][0]["started_ms"].as_u64().expect("a time");
+        // The last two in one second too.
+        for (id, later_ms) in [("89abcdef01", 2000), ("fedcba9876", 2999)] {
+            let mut other = hello["runs"][0].clone();
+            (other["id"], other["started_ms"]) = (json!(id), json!(begun_ms + later_ms));
+            (other["config"], other["status"]) = (json!("batch_size = 8\n"), json!({ "state": "exited", "code": 0 }));
+            hello["runs"].as_array_mut().expect("a list").push(other);
+        }
+        agent.answer(vec![hello]);
+        open_paired(page).await;
+        until_there(page, "#compare").await;
+        let told = |selector: &str| {
+            format!("[...document.querySelectorAll('{selector}')].map((told) => told.textContent.trim())")
+        };
+        let listed: Vec<String> = page.value(&told("[data-testid=choose-run] option")).await;
+        assert!(listed.iter().all(|of| of.starts_with("shakespeare-char · ")), "{listed:?}");
+        assert!(listed[0].ends_with(":40") && listed[1].ends_with(":42 · 89abcdef"), "{listed:?}");
+        assert_eq!((listed.len(), listed[2].ends_with(":42 · fedcba98")), (3, true), "{listed:?}");
+        assert_eq!(page.value::<Vec<String>>(&told("#compare option")).await[1..], listed[1..]);
+        for id in ["89abcdef01", "fedcba9876"] {
+            choose(page, "#compare", id).await;
+        }
+        until_there(page, "#other-1").await;
+        let heads: Vec<String> = page.value(&told("[data-testid=differences] thead th")).await;
+        assert_eq!(heads[1..], listed[..]);
+        let leave: Vec<String> = page
+            .value("[...document.querySelectorAll('[data-testid=other] button')].map((button) => button.ariaLabel)")
+            .await;
+        assert_eq!(leave, [format!("Remove {}", listed[1]), format!("Remove {}", listed[2])]);
+    });
+}

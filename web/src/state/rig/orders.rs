@@ -2,9 +2,9 @@
 
 use headroom_shared::protocol::run::{Order, Run, RunStatus, Training};
 
-use super::{Rig, Watched};
+use super::{Rig, Watched, names::called};
 use crate::{
-    state::format,
+    state::{format, rig_charts::zone::Zone},
     text::{self, Key, say, t},
 };
 
@@ -133,14 +133,16 @@ pub struct Waiting {
 }
 
 /// Those that wait for their cards, the next one first.
-pub fn queue(rig: &Rig) -> Vec<Waiting> {
+pub fn queue(rig: &Rig, zone: Zone) -> Vec<Waiting> {
+    // Newest first is how they are known.
+    let queued = || rig.runs.iter().rev().map(|w| &w.run).filter(|run| run.status == RunStatus::Queued);
     let waiting = |run: &Run| {
         let order = run.order.clone().unwrap_or_default();
         let with: Vec<String> = [Some(order.config), order.dataset, order.device].into_iter().flatten().collect();
-        Waiting { id: run.id.clone(), name: run.name.clone(), with: with.join(" · ") }
+        let name = called(rig, run, queued().map(|other| &other.id), zone);
+        Waiting { id: run.id.clone(), name, with: with.join(" · ") }
     };
-    // Newest first is how they are known.
-    rig.runs.iter().rev().map(|w| &w.run).filter(|run| run.status == RunStatus::Queued).map(waiting).collect()
+    queued().map(waiting).collect()
 }
 
 /// How a press stands.
@@ -272,7 +274,8 @@ mod tests {
         {
             rig.runs.push(watched(status, |run| (run.id, run.started_ms) = (id.to_owned(), T + at)));
         }
-        assert_eq!(queue(&rig).iter().map(|waiting| waiting.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let queue = queue(&rig, Zone(|_| 0));
+        assert_eq!(queue.iter().map(|waiting| waiting.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     }
 
     #[test]
