@@ -149,6 +149,47 @@ fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
 }
 
 #[test]
+fn what_failed_before_it_saved_is_started_again_by_the_same_order() {
+    rig("what_failed_before_it_saved_is_started_again_by_the_same_order", async |page, agent| {
+        let order = json!({ "config": "gpt2", "dataset": "owt", "device": "cpu", "name": "mine" });
+        let mut failed = greeting(|run| {
+            (run["checkpoint"], run["order"]) = (json!(null), order.clone());
+            (run["status"], run["ended_ms"]) = (json!({ "state": "exited", "code": 1 }), run["started_ms"].clone());
+        });
+        agent.answer(vec![failed.clone()]);
+        agent.answer_rest("POST /api/runs", 409, json!({ "code": "queue", "message": "16 runs wait already." }));
+        open_paired(page).await;
+        until_says(page, "#act-startagain", "Start again").await;
+        page.click("#act-startagain").await;
+        until_says(page, ACTS, "Not done: 16 runs wait already.").await;
+        agent.answer_rest("POST /api/runs", 201, json!({ "id": "fedcba", "name": "mine", "started_ms": 1 }));
+        page.click("#act-startagain").await;
+        until_says(page, ACTS, "The agent has mine").await;
+        assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order.clone(), 2));
+        // Once it is told it is shown, and the keyboard is where its buttons are.
+        let what = json!({ "kind": "run_started", "run": { "id": "fedcba", "name": "mine", "started_ms": now_ms(),
+            "ended_ms": null, "status": { "state": "queued" }, "pid": null, "order": order } });
+        let id = failed["last_event"].as_u64().expect("a number") + 1;
+        agent.say(json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": "fedcba", "what": what }));
+        until_says(page, "[data-testid=run-status]", "waits in the queue").await;
+        page.until("the focus is not lost", "document.activeElement.id === 'acts'").await;
+        // Who may only look starts nothing, and nobody what somebody else had started.
+        failed["scope"] = json!("view");
+        agent.answer(vec![failed.clone()]);
+        go(page, "rig").await;
+        until_says(page, ACTS, "may only look").await;
+        assert!(page.value::<bool>("!document.querySelector('#act-startagain')").await);
+        (failed["scope"], failed["runs"][0]["order"]) = (json!("control"), json!(null));
+        agent.answer(vec![failed]);
+        go(page, "rig").await;
+        until_there(page, "#act-delete").await;
+        assert!(page.value::<bool>("!document.querySelector('#act-startagain')").await);
+        // What the browser says of the refusal.
+        page.browser.console().await;
+    });
+}
+
+#[test]
 fn who_may_only_look_has_no_buttons_and_reads_why() {
     rig("who_may_only_look_has_no_buttons_and_reads_why", async |page, agent| {
         let mut hello = greeting(|_| {});
