@@ -42,21 +42,34 @@ fn the_headlines_run_fits_the_built_in_trainer() {
     });
 }
 
-/// In every window the sentence is there, whole or cut at its end, and its button beside it.
+/// Of what the strip says, how much is cut off: pixels across and down.
+const CUT: &str = "['.builtin__answer', '.builtin__detail']
+    .map((selector) => document.querySelector(selector))
+    .flatMap((words) => [words.scrollWidth - words.clientWidth, words.scrollHeight - words.clientHeight])";
+
+/// In every window, a low one too, the sentences are there and whole, and the button is beside them.
 #[test]
 fn the_strip_has_room_and_a_command() {
     tell("the_strip_has_room_and_a_command", async |page| {
-        for size in [LAPTOP, PHONE, (1024, 768)] {
+        for size in [LAPTOP, PHONE, (1024, 768), (1279, 720), (1280, 700), (1280, 900), (360, 740)] {
             page.resize(size).await;
-            page.open(FRAGMENT).await;
-            let heights: Vec<f64> = page
-                .value(
-                    "['.builtin__answer', '.builtin__detail', '#copy-train']
-                    .map((selector) => document.querySelector(selector).getBoundingClientRect().height)",
-                )
-                .await;
-            assert!(heights.iter().all(|height| *height > 8.0), "{size:?}: {heights:?}");
+            // The longest words are German.
+            for language in ["en", "de"] {
+                page.open_link(&format!("{}?lang={language}#{FRAGMENT}", page.address)).await;
+                let heights: Vec<f64> = page
+                    .value(
+                        "['.builtin__answer', '.builtin__detail', '#copy-train']
+                        .map((selector) => document.querySelector(selector).getBoundingClientRect().height)",
+                    )
+                    .await;
+                assert!(heights.iter().all(|height| *height > 8.0), "{size:?} {language}: {heights:?}");
+                let cut: Vec<f64> = page.value(CUT).await;
+                assert!(cut.iter().all(|pixels| *pixels <= 1.0), "{size:?} {language}: {cut:?}");
+            }
         }
+        // The measure can fail.
+        page.script("document.querySelector('.builtin__answer').textContent += ' and so on'.repeat(200)").await;
+        assert!(page.value::<Vec<f64>>(CUT).await.iter().any(|pixels| *pixels > 1.0));
         page.open("1&dtype='float32'&gpu=RTX%204070").await;
         page.until("it says why not", "document.querySelector('#builtin').dataset.outcome === 'unable'").await;
         assert!(page.value::<String>(ANSWER).await.contains("bfloat16 and not in float32"));

@@ -38,6 +38,31 @@ fn no_width_scrolls_sideways() {
     });
 }
 
+/// Whether something lies over the text that a person pastes, within its borders.
+const COVERED: &str = "(() => {
+    const text = document.querySelector('#config').getBoundingClientRect();
+    return [...document.querySelectorAll('.config__ways > *')].some((way) => {
+        const box = way.getBoundingClientRect();
+        return box.width > 0 && box.top < text.bottom && box.bottom > text.top && box.left < text.right && box.right > text.left;
+    });
+})()";
+
+#[test]
+fn nothing_lies_over_the_config() {
+    tell("nothing_lies_over_the_config", async |page| {
+        page.open(FAILS).await;
+        for size in SIZES {
+            page.resize(size).await;
+            assert!(!page.value::<bool>(COVERED).await, "{size:?}");
+            let room: f64 = page.value("document.querySelector('#config').clientHeight").await;
+            assert!(room >= 64.0, "{size:?}: {room} px are less than three lines");
+        }
+        // The measure can fail.
+        page.script("document.querySelector('.config__ways').style.marginTop = '-40px'").await;
+        assert!(page.value::<bool>(COVERED).await);
+    });
+}
+
 /// Left, top, width and height of everything that has an id or is a panel, within the document.
 async fn boxes(page: &Page) -> BTreeMap<String, [f64; 4]> {
     let boxes: BTreeMap<String, [f64; 4]> = page

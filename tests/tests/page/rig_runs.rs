@@ -149,6 +149,47 @@ fn a_run_of_the_agent_s_is_stopped_gone_on_with_and_deleted() {
 }
 
 #[test]
+fn what_failed_before_it_saved_is_started_again_by_the_same_order() {
+    rig("what_failed_before_it_saved_is_started_again_by_the_same_order", async |page, agent| {
+        let order = json!({ "config": "gpt2", "dataset": "owt", "device": "cpu", "name": "mine" });
+        let mut failed = greeting(|run| {
+            (run["checkpoint"], run["order"]) = (json!(null), order.clone());
+            (run["status"], run["ended_ms"]) = (json!({ "state": "exited", "code": 1 }), run["started_ms"].clone());
+        });
+        agent.answer(vec![failed.clone()]);
+        agent.answer_rest("POST /api/runs", 409, json!({ "code": "queue", "message": "16 runs wait already." }));
+        open_paired(page).await;
+        until_says(page, "#act-startagain", "Start again").await;
+        page.click("#act-startagain").await;
+        until_says(page, ACTS, "Not done: 16 runs wait already.").await;
+        agent.answer_rest("POST /api/runs", 201, json!({ "id": "fedcba", "name": "mine", "started_ms": 1 }));
+        page.click("#act-startagain").await;
+        until_says(page, ACTS, "The agent has mine").await;
+        assert_eq!((last(agent, "POST /api/runs"), agent.requests("POST /api/runs").len()), (order.clone(), 2));
+        // Once it is told it is shown, and the keyboard is where its buttons are.
+        let what = json!({ "kind": "run_started", "run": { "id": "fedcba", "name": "mine", "started_ms": now_ms(),
+            "ended_ms": null, "status": { "state": "queued" }, "pid": null, "order": order } });
+        let id = failed["last_event"].as_u64().expect("a number") + 1;
+        agent.say(json!({ "type": "event", "id": id, "time_ms": now_ms(), "run": "fedcba", "what": what }));
+        until_says(page, "[data-testid=run-status]", "waits in the queue").await;
+        page.until("the focus is not lost", "document.activeElement.id === 'acts'").await;
+        // Who may only look starts nothing, and nobody what somebody else had started.
+        failed["scope"] = json!("view");
+        agent.answer(vec![failed.clone()]);
+        go(page, "rig").await;
+        until_says(page, ACTS, "may only look").await;
+        assert!(page.value::<bool>("!document.querySelector('#act-startagain')").await);
+        (failed["scope"], failed["runs"][0]["order"]) = (json!("control"), json!(null));
+        agent.answer(vec![failed]);
+        go(page, "rig").await;
+        until_there(page, "#act-delete").await;
+        assert!(page.value::<bool>("!document.querySelector('#act-startagain')").await);
+        // What the browser says of the refusal.
+        page.browser.console().await;
+    });
+}
+
+#[test]
 fn who_may_only_look_has_no_buttons_and_reads_why() {
     rig("who_may_only_look_has_no_buttons_and_reads_why", async |page, agent| {
         let mut hello = greeting(|_| {});
@@ -211,7 +252,7 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         agent.answer_rest("GET /api/runs/fedcba/events", 200, json!(printed("fedcba", 3.0)));
         open_paired(page).await;
         page.until("losses are drawn", "document.querySelector('.rig-chart__iterations')?.getAttribute('d')").await;
-        until_says(page, "[data-testid=beside-0]", "6.00e-4").await;
+        until_says(page, "[data-testid=beside-0]", "6e-4").await;
         until_says(page, "[data-testid=beside-1]", "1.250").await;
         choose(page, "#compare", "fedcba").await;
         page.until(
@@ -232,5 +273,41 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
         // What was chosen is the browser's.
         go(page, "rig").await;
         page.until("it is smoothed again", drawn).await;
+    });
+}
+
+#[test]
+fn runs_of_one_name_and_minute_are_told_apart() {
+    rig("runs_of_one_name_and_minute_are_told_apart", async |page, agent| {
+        let mut hello = greeting(|run| run["config"] = json!("batch_size = 64\n"));
+        let begun_ms = hello["runs"][0]["started_ms"].as_u64().expect("a time");
+        // The last two in one second too.
+        for (id, later_ms) in [("89abcdef01", 2000), ("fedcba9876", 2999)] {
+            let mut other = hello["runs"][0].clone();
+            (other["id"], other["started_ms"]) = (json!(id), json!(begun_ms + later_ms));
+            (other["config"], other["status"]) = (json!("batch_size = 8\n"), json!({ "state": "exited", "code": 0 }));
+            hello["runs"].as_array_mut().expect("a list").push(other);
+        }
+        agent.answer(vec![hello]);
+        open_paired(page).await;
+        until_there(page, "#compare").await;
+        let told = |selector: &str| {
+            format!("[...document.querySelectorAll('{selector}')].map((told) => told.textContent.trim())")
+        };
+        let listed: Vec<String> = page.value(&told("[data-testid=choose-run] option")).await;
+        assert!(listed.iter().all(|of| of.starts_with("shakespeare-char · ")), "{listed:?}");
+        assert!(listed[0].ends_with(":40") && listed[1].ends_with(":42 · 89abcdef"), "{listed:?}");
+        assert_eq!((listed.len(), listed[2].ends_with(":42 · fedcba98")), (3, true), "{listed:?}");
+        assert_eq!(page.value::<Vec<String>>(&told("#compare option")).await[1..], listed[1..]);
+        for id in ["89abcdef01", "fedcba9876"] {
+            choose(page, "#compare", id).await;
+        }
+        until_there(page, "#other-1").await;
+        let heads: Vec<String> = page.value(&told("[data-testid=differences] thead th")).await;
+        assert_eq!(heads[1..], listed[..]);
+        let leave: Vec<String> = page
+            .value("[...document.querySelectorAll('[data-testid=other] button')].map((button) => button.ariaLabel)")
+            .await;
+        assert_eq!(leave, [format!("Remove {}", listed[1]), format!("Remove {}", listed[2])]);
     });
 }

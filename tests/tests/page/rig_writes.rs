@@ -88,7 +88,7 @@ async fn until_ended(page: &Page) {
 #[test]
 fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
     writes("a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before", async |page, agent| {
-        until_says(page, "[data-testid=writes-which]", "iteration 3 ").await;
+        until_says(page, "[data-testid=writes-which]", "made before iteration 3 ").await;
         let fetched = "performance.getEntriesByType('resource').map((entry) => entry.name).join(' ')";
         let before: String = page.value(fetched).await;
         assert!(before.contains(".wasm") && !before.contains("worker"), "{before}");
@@ -100,7 +100,7 @@ fn a_checkpoint_writes_by_a_press_and_nothing_is_fetched_before() {
         let said = page.text("[data-testid=writes-said]").await;
         assert!(said.contains("WebAssembly") || said.contains("WebGPU"), "{said}");
         assert!(!said.contains('\u{fffd}'), "{said}");
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 3").await;
         // The head and the weights; the optimizer's moments and the checksums are nobody's here.
         let file = &CHECKPOINTS[0];
         let header = read_header(&mut std::io::Cursor::new(file)).expect("a checkpoint");
@@ -146,7 +146,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         page.browser.console().await;
         page.click("#writes-write").await;
         until_ended(page).await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 4").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 4").await;
         // The run saves on, and says so.
         agent.save(&CHECKPOINTS[0]);
         let checkpoint = json!({ "iter": 5000, "bytes": newer.len() });
@@ -154,7 +154,7 @@ fn a_newer_checkpoint_is_offered_and_one_that_is_replaced_meanwhile_said() {
         agent.say(json!({ "type": "event", "id": 13, "time_ms": 1, "run": "0123456789abcdef", "what": what }));
         until_says(page, "[data-testid=writes-newer]", "iteration 5,000").await;
         page.click("#writes-load").await;
-        until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
+        until_says(page, "[data-testid=writes-which]", "Checkpoint made before iteration 3").await;
         until_ended(page).await;
     });
 }
@@ -282,7 +282,7 @@ fn a_run_that_the_agent_trains_writes_in_its_page() {
         async |page, _, _| {
             press(page).await;
             until_ended(page).await;
-            until_says(page, "[data-testid=writes-which]", "Checkpoint of iteration 3").await;
+            until_says(page, "[data-testid=writes-which]", "Checkpoint made after the last iteration").await;
         },
     );
 }

@@ -192,12 +192,13 @@ pub async fn training(token: &str) -> Result<Training, Failed> {
     })
 }
 
-/// Starts a run, or puts it into the queue; and what it is called.
-pub async fn start(token: &str, order: &Order) -> Result<String, Failed> {
+/// Starts a run, or puts it into the queue; its number, and what it is called.
+pub async fn start(token: &str, order: &Order) -> Result<(String, String), Failed> {
     let Order { config, dataset, device, name } = order;
     let body = serde_json::json!({ "config": config, "dataset": dataset, "device": device, "name": name }).to_string();
     let text = ask("POST", "api/runs", Some(token), Some(&body)).await?;
-    text_at(&parsed(&text)?, "name").ok_or_else(not_understood)
+    let run = parsed(&text)?;
+    text_at(&run, "id").zip(text_at(&run, "name")).ok_or_else(not_understood)
 }
 
 fn parsed(text: &str) -> Result<JsValue, Failed> {

@@ -1,7 +1,7 @@
 //! What the rig's page needs of the browser besides: its clock, what is kept of an agent, wake-ups, notifications, and
-//! times as people write them.
+//! what has the focus.
 
-use js_sys::{Date, Object, Reflect};
+use js_sys::{Date, Reflect};
 use leptos::{
     prelude::{document, request_animation_frame, window},
     task::spawn_local,
@@ -13,7 +13,7 @@ use web_sys::{
     ServiceWorkerContainer, ServiceWorkerRegistration,
 };
 
-use super::{language, listen, local_storage};
+use super::{listen, local_storage};
 
 const TOKEN_KEY: &str = "headroom.token";
 const NEIGHBOURS_KEY: &str = "headroom.rigs";
@@ -195,19 +195,6 @@ pub fn notify(title: &str, words: &str, tag: &str) {
             None => drop(Notification::new_with_options(&title, &options)),
         }
     });
-}
-
-/// A moment as people of the shown language write it; `is_long` has its day, else its seconds.
-#[expect(clippy::cast_precision_loss, reason = "a date")]
-pub fn moment(time_ms: u64, is_long: bool) -> String {
-    let date = Date::new(&JsValue::from_f64(time_ms as f64));
-    let options = Object::new();
-    let day: &[(&str, &str)] =
-        if is_long { &[("month", "short"), ("day", "numeric")] } else { &[("second", "2-digit")] };
-    for (key, value) in day.iter().chain(&[("hour", "2-digit"), ("minute", "2-digit"), ("hourCycle", "h23")]) {
-        drop(Reflect::set(&options, &JsValue::from_str(key), &JsValue::from_str(value)));
-    }
-    date.to_locale_string(&language(), &options).into()
 }
 
 /// Where something with an id that begins so has the keyboard's focus, which is about to be drawn anew, it has the focus

@@ -9,7 +9,7 @@ use crate::{
     text::{self, t},
 };
 
-/// The strip. It keeps its height whatever it says.
+/// The strip. It keeps its height whatever it says, and has room for all of it.
 #[component]
 pub fn BuiltinView(
     /// The page.

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod connection;
 pub mod link;
 pub mod memory;
+pub mod names;
 pub mod neighbours;
 pub mod orders;
 pub mod processes;

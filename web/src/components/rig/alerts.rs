@@ -5,7 +5,10 @@ use leptos::{prelude::*, task::spawn_local};
 use super::{Ask, Desk, Kept};
 use crate::{
     browser::rig::{Notify, ask_to_notify, keep_focus, notify_state, stop_notifying},
-    components::dynamic::{part_of, some_words},
+    components::{
+        dynamic::{part_of, some_words},
+        rig_charts::ZONE,
+    },
     state::rig::{
         alerts::{Form, Kind, Rule},
         words as said,
@@ -41,7 +44,7 @@ pub fn Fired(
             let lines: Vec<_> = fired
                 .into_iter()
                 .map(|(of, words, time_ms, event)| {
-                    let since = say(&text::rig_since(crate::browser::rig::moment(time_ms, true)));
+                    let since = say(&text::rig_since(ZONE.moment(time_ms, false)));
                     let dismiss = format!("{}: {of} {words}", t(text::RIG_DISMISS));
                     // One of a history that is paused has no number yet to be named by.
                     let button = (may_change && event != 0).then(|| view! {

@@ -5,14 +5,15 @@ use leptos::prelude::*;
 
 use super::Desk;
 use crate::{
-    browser::rig::{keep_focus, moment},
+    browser::rig::keep_focus,
     components::{
         dynamic::{IntoPart, Part, part_of},
-        rig_charts::LossChart,
+        rig_charts::{LossChart, ZONE},
     },
     state::rig::{
         Watched,
         compare::{Differences, differences},
+        names::listed,
     },
     text::{self, say, t},
 };
@@ -28,7 +29,7 @@ pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
         })
     });
     let others = Signal::derive(move || {
-        id.with_value(|id| desk.events(|rig| desk.compared.with(|compared| compared.others(rig, id))))
+        id.with_value(|id| desk.events(|rig| desk.compared.with(|compared| compared.others(rig, id, ZONE))))
     });
     // A run that printed none is something else than one of which they are not here yet.
     let none = Signal::derive(move || {
@@ -62,19 +63,19 @@ fn choice(desk: Desk, id: StoredValue<String>) -> Part {
             (last.is_some() || last_evaluation.is_some())
                 && id.with_value(|id| id != of && compared.beside(id).all(|other| other != of))
         };
-        let choice = |watched: &Watched| (watched.run.id.clone(), watched.run.name.clone(), watched.run.started_ms);
-        desk.events(|rig| match compared.has_room() {
-            true => rig.runs.iter().filter(is_new).map(choice).collect::<Vec<_>>(),
-            false => vec![],
+        desk.events(|rig| {
+            let choice = |watched: &Watched| (watched.run.id.clone(), listed(rig, &watched.run, ZONE));
+            match compared.has_room() {
+                true => rig.runs.iter().filter(is_new).map(choice).collect::<Vec<_>>(),
+                false => vec![],
+            }
         })
     };
     part_of(choices, move |choices| {
         keep_focus("compare", "#losses");
         (!choices.is_empty()).then(|| {
-            let options: Vec<_> = choices
-                .into_iter()
-                .map(|(id, name, started_ms)| view! { <option value=id>{format!("{name} · {}", moment(started_ms, true))}</option> })
-                .collect();
+            let options: Vec<_> =
+                choices.into_iter().map(|(id, listed)| view! { <option value=id>{listed}</option> }).collect();
             view! {
                 <select class="input run__compare" id="compare" aria-label=t(text::LOSSES_COMPARE)
                     on:change:target=move |event| desk.compared.update(|compared| compared.add(event.target().value()))>
@@ -92,7 +93,7 @@ fn table(desk: Desk, id: StoredValue<String>) -> Part {
     let found = move || {
         let compared = desk.compared.get();
         let ids: Vec<String> = id.with_value(|id| std::iter::once(id).chain(compared.beside(id)).cloned().collect());
-        let differ = (ids.len() > 1).then(|| desk.events(|rig| differences(rig, &ids)));
+        let differ = (ids.len() > 1).then(|| desk.events(|rig| differences(rig, &ids, ZONE)));
         differ.flatten()
     };
     part_of(found, |found| {

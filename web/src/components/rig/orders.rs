@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     browser::rig::keep_focus,
-    components::dynamic::{IntoPart, Part, part, part_of, words},
+    components::{
+        dynamic::{IntoPart, Part, part, part_of, words},
+        rig_charts::ZONE,
+    },
     state::rig::orders::{Act, Allowed, START, Waiting, choose_config, queue},
     text::{self, Key, say, t},
 };
@@ -28,7 +31,7 @@ pub fn Orders(
     desk: Desk,
 ) -> impl IntoView {
     let may_change = desk.may_change;
-    let waiting = move || (desk.events(queue), may_change.get());
+    let waiting = move || (desk.events(|rig| queue(rig, ZONE)), may_change.get());
     let form = move || match (may_change.get(), desk.allowed.get()) {
         (false, _) => view! { <p class="rig__hint">{t(text::RIG_MAY_NOT)}</p> }.into_part(),
         (true, Allowed::Unknown) => ().into_part(),

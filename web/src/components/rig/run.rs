@@ -12,6 +12,7 @@ use crate::{
     state::{
         rig::{
             memory::RunMemory,
+            names::listed,
             run::{self, Fact, facts, not_given, share_done},
         },
         rig_charts::{kind::Kind, plot::Frame},
@@ -54,9 +55,7 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
     let id = StoredValue::new(id);
     let ask = move |look: fn(&Run) -> String| of(desk, id, look).unwrap_or_default();
     let choices = move || {
-        desk.events(|rig| {
-            rig.runs.iter().map(|w| (w.run.id.clone(), w.run.name.clone(), w.run.started_ms)).collect::<Vec<_>>()
-        })
+        desk.events(|rig| rig.runs.iter().map(|w| (w.run.id.clone(), listed(rig, &w.run, ZONE))).collect::<Vec<_>>())
     };
     let all = move || {
         let counted = desk.run_history.with(|fetched| fetched.history().and_then(run::joules));
@@ -80,10 +79,8 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
                 {words(move || ask(|run| run::status(run.status)))}
             </span>
             {part_of(choices, move |choices| (choices.len() > 1).then(|| {
-                let options: Vec<_> = choices.into_iter().map(|(choice, name, started_ms)| view! {
-                    <option value=choice.clone() selected=choice == shown>
-                        {format!("{name} · {}", crate::browser::rig::moment(started_ms, true))}
-                    </option>
+                let options: Vec<_> = choices.into_iter().map(|(choice, listed)| view! {
+                    <option value=choice.clone() selected=choice == shown>{listed}</option>
                 }).collect();
                 view! {
                     <select class="input run__choice" aria-label=t(text::RIG_CHOOSE_RUN) data-testid="choose-run"

@@ -12,7 +12,7 @@ use crate::{
     components::dynamic::{flag, part, words},
     state::{
         format,
-        rig::writes::{Stage, Writes, weights_bytes},
+        rig::writes::{Stage, Writes, made, weights_bytes},
     },
     text::{self, say, t},
 };
@@ -34,16 +34,19 @@ pub fn WritesPanel(
     })
 }
 
-fn checkpoint_of(desk: Desk, id: &str) -> Option<Checkpoint> {
+/// A checkpoint, and the iteration that its run ends with, where that is known.
+type Saved = (Checkpoint, Option<u64>);
+
+fn checkpoint_of(desk: Desk, id: &str) -> Option<Saved> {
     desk.events(|rig| {
         let run = &rig.runs.iter().find(|watched| watched.run.id == id)?.run;
-        run.checkpoint.filter(|_| run.order.is_some())
+        run.checkpoint.filter(|_| run.order.is_some()).map(|checkpoint| (checkpoint, run.max_iters))
     })
 }
 
-/// A checkpoint with its iteration and what it fetches.
-fn said(checkpoint: Checkpoint, say_it: fn(String, String) -> text::Text) -> String {
-    say(&say_it(format::grouped(checkpoint.iter), format::size(weights_bytes(checkpoint.bytes))))
+/// A checkpoint with when it was made and what it fetches.
+fn said((checkpoint, max_iters): Saved, say_it: fn(String, String) -> text::Text) -> String {
+    say(&say_it(made(checkpoint.iter, max_iters), format::size(weights_bytes(checkpoint.bytes))))
 }
 
 fn panel(desk: Desk, id: String) -> impl IntoView {
@@ -77,7 +80,7 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
     let is_busy = move || matches!(stage.get(), Stage::Loading | Stage::Writing);
     let newer = Memo::new(move |_| {
         let checkpoint = checkpoint.get()?;
-        writes.with(|writes| writes.is_older_than(checkpoint.iter)).then(|| said(checkpoint, text::rig_writes_newer))
+        writes.with(|writes| writes.is_older_than(checkpoint.0.iter)).then(|| said(checkpoint, text::rig_writes_newer))
     });
     view! {
         <section class="panel writes" aria-labelledby="writes-title" data-testid="writes">
@@ -108,9 +111,11 @@ fn panel(desk: Desk, id: String) -> impl IntoView {
 }
 
 /// Which checkpoint: the one that is open, else the one that a press fetches.
-fn which(checkpoint: Option<Checkpoint>, open: Option<u64>) -> String {
+fn which(checkpoint: Option<Saved>, open: Option<u64>) -> String {
     match (open, checkpoint) {
-        (Some(iter), _) => say(&text::rig_writes_loaded(format::grouped(iter))),
+        (Some(iter), checkpoint) => {
+            say(&text::rig_writes_loaded(made(iter, checkpoint.and_then(|(_, max_iters)| max_iters))))
+        }
         (None, Some(checkpoint)) => said(checkpoint, text::rig_writes_fetches),
         (None, None) => String::new(),
     }

@@ -17,7 +17,7 @@ use crate::{
     browser::{self, rig as chrome},
     components::rig::{Ask, Desk, Kept},
     state::rig::{
-        Changed,
+        Changed, Watched,
         connection::{Connection, Do, Stage},
         link::{device_name, pairing_code},
         orders::{self, Act, Allowed, START},
@@ -294,7 +294,7 @@ impl Client {
         if self.desk.presses.try_update(|presses| presses.begin(START)) != Some(true) {
             return;
         }
-        let how = rest::start(&self.token(), &order).await.map(|name| {
+        let how = rest::start(&self.token(), &order).await.map(|(_, name)| {
             // The next one has a name of its own.
             self.desk.order.update(|order| order.name = None);
             // What is at work is shown, or else the newest, which it is.
@@ -310,10 +310,22 @@ impl Client {
             if matches!(act, Act::Stop | Act::GoOn) {
                 self.desk.chosen_run.set(Some(run.clone()));
             }
-            // What is done is told as everything that happens.
-            let how = rest::act(&self.token(), &run, act.request()).await;
-            self.pressed(&run, how.map(|()| String::new()));
+            let how = match act.request() {
+                // What is done is told as everything that happens.
+                Some(request) => rest::act(&self.token(), &run, request).await.map(|()| String::new()),
+                None => self.start_again(&run).await,
+            };
+            self.pressed(&run, how);
         }
+    }
+
+    /// Orders what a run was ordered with, and shows what comes of it.
+    async fn start_again(self, run: &str) -> Result<String, rest::Failed> {
+        let of = |watched: &Watched| watched.run.order.clone();
+        let order = self.desk.look(|rig| rig.runs.iter().find(|watched| watched.run.id == run).and_then(of));
+        let (id, name) = rest::start(&self.token(), &order.unwrap_or_default()).await?;
+        self.desk.chosen_run.set(Some(id));
+        Ok(say(&text::rig_ordered(name)))
     }
 
     fn pressed(self, name: &str, how: Result<String, rest::Failed>) {

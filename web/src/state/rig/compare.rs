@@ -1,7 +1,7 @@
 //! Runs beside the one that is shown: which, and where their configs differ.
 
-use super::Rig;
-use crate::state::rig_charts::loss_plot::Other;
+use super::{Rig, Watched, names::called};
+use crate::state::rig_charts::{loss_plot::Other, zone::Zone};
 
 /// Runs that are compared at most, besides the one that is shown: there are as many styles of line.
 pub const COMPARED_MAX: usize = 3;
@@ -38,12 +38,15 @@ impl Compared {
     }
 
     /// What is drawn of them.
-    pub fn others(&self, rig: &Rig, shown: &str) -> Vec<Other> {
+    pub fn others(&self, rig: &Rig, shown: &str, zone: Zone) -> Vec<Other> {
         let watched = |id: &String| rig.runs.iter().find(|watched| watched.run.id == *id);
-        let other = |id| {
-            watched(id).map(|w| Other { id: w.run.id.clone(), name: w.run.name.clone(), losses: w.losses.clone() })
+        let drawn = || self.beside(shown).map(String::as_str).chain([shown]);
+        let other = |Watched { run, losses, .. }: &Watched| Other {
+            id: run.id.clone(),
+            name: called(rig, run, drawn(), zone),
+            losses: losses.clone(),
         };
-        self.beside(shown).filter_map(other).collect()
+        self.beside(shown).filter_map(watched).map(other).collect()
     }
 }
 
@@ -57,10 +60,10 @@ pub struct Differences {
 }
 
 /// Where configs of runs differ; nothing where fewer than two have one.
-pub fn differences(rig: &Rig, ids: &[String]) -> Option<Differences> {
+pub fn differences(rig: &Rig, ids: &[String], zone: Zone) -> Option<Differences> {
     let run = |id: &String| rig.runs.iter().map(|watched| &watched.run).find(|run| run.id == *id);
-    let (names, configs): (Vec<_>, Vec<_>) =
-        ids.iter().filter_map(run).filter_map(|run| Some((run.name.clone(), values(run.config.as_ref()?)))).unzip();
+    let of = |run| Some((called(rig, run, ids, zone), values(run.config.as_ref()?)));
+    let (names, configs): (Vec<_>, Vec<_>) = ids.iter().filter_map(run).filter_map(of).unzip();
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in configs.iter().flatten() {
         if !keys.contains(key) {
@@ -98,10 +101,9 @@ fn value(line: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{
-        rig::{Watched, sample::run},
-        rig_charts::losses::Losses,
-    };
+    use crate::state::{rig::sample::run, rig_charts::losses::Losses};
+
+    const UTC: Zone = Zone(|_| 0);
 
     fn rig(configs: &[(&str, Option<&str>)]) -> Rig {
         let mut rig = Rig::default();
@@ -142,12 +144,12 @@ if a == b: x = 1
             ("c", None),
         ]);
         let ids = ["a", "c", "b"].map(str::to_owned);
-        let found = differences(&rig, &ids).expect("two have configs");
+        let found = differences(&rig, &ids, UTC).expect("two have configs");
         assert_eq!(found.names, ["run a", "run b"]);
         let rows: Vec<_> = found.rows.iter().map(|(key, values)| (key.as_str(), values.join(" | "))).collect();
         assert_eq!(rows, [("batch_size", "12 | 8".to_owned()), ("out_dir", "'a#1' | –".to_owned())]);
-        assert_eq!(differences(&rig, &ids[..2]), None, "one has a config");
-        assert_eq!(differences(&rig, &[ids[0].clone(), ids[0].clone()]).map(|found| found.rows.len()), Some(0));
+        assert_eq!(differences(&rig, &ids[..2], UTC), None, "one has a config");
+        assert_eq!(differences(&rig, &[ids[0].clone(), ids[0].clone()], UTC).map(|found| found.rows.len()), Some(0));
     }
 
     #[test]
@@ -158,7 +160,7 @@ if a == b: x = 1
             compared.add(id.to_owned());
         }
         assert!(!compared.has_room());
-        let others = compared.others(&rig, "a");
+        let others = compared.others(&rig, "a", UTC);
         assert_eq!(others.iter().map(|other| other.name.as_str()).collect::<Vec<_>>(), ["run b"]);
         compared.remove("gone");
         assert!(compared.has_room());

@@ -2,9 +2,9 @@
 
 use headroom_shared::protocol::run::{Order, Run, RunStatus, Training};
 
-use super::{Rig, Watched};
+use super::{Rig, Watched, names::called};
 use crate::{
-    state::format,
+    state::{format, rig_charts::zone::Zone},
     text::{self, Key, say, t},
 };
 
@@ -66,17 +66,20 @@ pub enum Act {
     Remove,
     /// To go on from its checkpoint.
     GoOn,
+    /// Another by the same order, of a run that failed and left nothing to go on from.
+    StartAgain,
     /// To be no more.
     Delete,
 }
 
 impl Act {
-    /// The request's method, and what stands behind the run in its address.
-    pub const fn request(self) -> (&'static str, &'static str) {
+    /// The request's method, and what stands behind the run in its address; nothing of what is an order.
+    pub const fn request(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Stop | Self::StopNow | Self::Remove => ("POST", "/stop"),
-            Self::GoOn => ("POST", "/resume"),
-            Self::Delete => ("DELETE", ""),
+            Self::Stop | Self::StopNow | Self::Remove => Some(("POST", "/stop")),
+            Self::GoOn => Some(("POST", "/resume")),
+            Self::StartAgain => None,
+            Self::Delete => Some(("DELETE", "")),
         }
     }
 
@@ -87,6 +90,7 @@ impl Act {
             Self::StopNow => text::RIG_STOP_NOW,
             Self::Remove => text::RIG_RULE_REMOVE,
             Self::GoOn => text::RIG_GO_ON,
+            Self::StartAgain => text::RIG_START_AGAIN,
             Self::Delete => text::RIG_DELETE,
         }
     }
@@ -106,8 +110,13 @@ pub fn acts(watched: &Watched, now_ms: u64) -> Vec<Act> {
         status if status.has_ended() => {
             // One that did all its iterations has nowhere to go on to.
             let is_over = |iter| run.max_iters.is_some_and(|max| iter >= max);
-            let can_go_on = is_ours && run.checkpoint.is_some_and(|checkpoint| !is_over(checkpoint.iter));
-            can_go_on.then_some(Act::GoOn).into_iter().chain([Act::Delete]).collect()
+            let is_done = status == RunStatus::exited(0);
+            let once_more = match run.checkpoint {
+                _ if !is_ours => None,
+                Some(checkpoint) => (!is_over(checkpoint.iter)).then_some(Act::GoOn),
+                None => (!is_done).then_some(Act::StartAgain),
+            };
+            once_more.into_iter().chain([Act::Delete]).collect()
         }
         _ => vec![],
     }
@@ -133,14 +142,16 @@ pub struct Waiting {
 }
 
 /// Those that wait for their cards, the next one first.
-pub fn queue(rig: &Rig) -> Vec<Waiting> {
+pub fn queue(rig: &Rig, zone: Zone) -> Vec<Waiting> {
+    // Newest first is how they are known.
+    let queued = || rig.runs.iter().rev().map(|w| &w.run).filter(|run| run.status == RunStatus::Queued);
     let waiting = |run: &Run| {
         let order = run.order.clone().unwrap_or_default();
         let with: Vec<String> = [Some(order.config), order.dataset, order.device].into_iter().flatten().collect();
-        Waiting { id: run.id.clone(), name: run.name.clone(), with: with.join(" · ") }
+        let name = called(rig, run, queued().map(|other| &other.id), zone);
+        Waiting { id: run.id.clone(), name, with: with.join(" · ") }
     };
-    // Newest first is how they are known.
-    rig.runs.iter().rev().map(|w| &w.run).filter(|run| run.status == RunStatus::Queued).map(waiting).collect()
+    queued().map(waiting).collect()
 }
 
 /// How a press stands.
@@ -257,7 +268,10 @@ mod tests {
         assert_eq!(super::acts(&asked, T + STOP_MS - 1), [], "it finishes and saves");
         assert_eq!(super::acts(&asked, T + STOP_MS), [Act::StopNow]);
         assert_eq!(acts(&watched(RunStatus::Running, |run| run.order = None)), [], "somebody else's");
-        assert_eq!(acts(&watched(ended, |_| {})), [Act::Delete]);
+        assert_eq!(acts(&watched(ended, |_| {})), [Act::StartAgain, Act::Delete]);
+        assert_eq!(acts(&watched(RunStatus::unqueued(), |_| {})), [Act::StartAgain, Act::Delete]);
+        assert_eq!(acts(&watched(RunStatus::exited(0), |_| {})), [Act::Delete], "it did what it was to do");
+        assert_eq!(acts(&watched(ended, |run| run.order = None)), [Act::Delete], "somebody else's");
         assert_eq!(acts(&watched(ended, saved)), [Act::GoOn, Act::Delete]);
         assert_eq!(acts(&watched(ended, |run| (run.max_iters, run.order) = (None, None))), [Act::Delete]);
         let all = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 1000, bytes: 1 });
@@ -272,7 +286,8 @@ mod tests {
         {
             rig.runs.push(watched(status, |run| (run.id, run.started_ms) = (id.to_owned(), T + at)));
         }
-        assert_eq!(queue(&rig).iter().map(|waiting| waiting.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let queue = queue(&rig, Zone(|_| 0));
+        assert_eq!(queue.iter().map(|waiting| waiting.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     }
 
     #[test]

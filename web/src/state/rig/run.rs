@@ -15,7 +15,10 @@ use super::{
     words::{duration, value, why},
 };
 use crate::{
-    state::{format, rig_charts::scale::figure},
+    state::{
+        format,
+        rig_charts::scale::{figure, loss},
+    },
     text::{self, Key, say, t},
 };
 
@@ -231,12 +234,6 @@ fn is_on_cpu(run: &Run) -> bool {
     ordered.or_else(given).or_else(printed).unwrap_or(false)
 }
 
-/// A loss, to four decimals as nanoGPT prints it.
-pub fn loss(loss: f64) -> String {
-    let sign = if loss < 0.0 { "−" } else { "" };
-    format!("{sign}{}", text::table().number(&decimal::fixed(loss.abs(), 4)))
-}
-
 #[cfg(test)]
 mod tests {
     use headroom_shared::protocol::{
@@ -271,6 +268,23 @@ mod tests {
             assert_eq!(found(&facts, name), expected);
         }
         assert_eq!(share_done(&run), Some(0.4));
+    }
+
+    #[test]
+    fn figures_that_have_left_every_scale_have_room_all_the_same() {
+        let mut run = run("a");
+        run.last = Some(Iteration {
+            loss: Some(3.5e22),
+            learning_rate: Some(1e30),
+            gradient_norm: Some(2.5e-7),
+            ..iteration(1, 0.0)
+        });
+        let facts = facts(&run, &Settings::default(), None, T);
+        for (name, expected) in
+            [(text::RIG_LOSS, "3.5e22"), (text::RIG_LEARNING_RATE, "1e30"), (text::RIG_GRADIENT_NORM, "2.5e-7")]
+        {
+            assert_eq!(found(&facts, name), expected);
+        }
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use headroom_shared::demo::plain::{Told, heard};
 
-use crate::text::{self, Table, Text, say};
+use crate::{
+    state::format,
+    text::{self, Table, Text, say, t},
+};
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +146,15 @@ fn unfetched(kind: &str, words: &str) -> Text {
     }
 }
 
+/// When a checkpoint was made. Its number is nanoGPT's `iter_num`, the iteration that comes next: the last checkpoint of a
+/// run has one more than the last iteration.
+pub fn made(iter: u64, max_iters: Option<u64>) -> String {
+    match max_iters {
+        Some(max_iters) if iter > max_iters => t(text::RIG_CHECKPOINT_LAST).to_owned(),
+        _ => say(&text::rig_checkpoint_before(format::grouped(iter))),
+    }
+}
+
 /// What a press fetches of a checkpoint of that length: weights, of which the optimizer keeps two moments besides.
 pub const fn weights_bytes(file_bytes: u64) -> u64 {
     file_bytes / 3
@@ -214,6 +226,19 @@ mod tests {
         let mut writes = begun(0);
         writes.died("out of memory".to_owned());
         assert!(writes.stage == Stage::Failed && writes.said.contains("out of memory"), "{}", writes.said);
+    }
+
+    #[test]
+    fn a_checkpoint_s_number_is_of_the_iteration_that_comes_next() {
+        for (iter, max_iters, words) in [
+            (0, None, "made before iteration 0"),
+            (250, Some(5000), "made before iteration 250"),
+            (60, Some(60), "made before iteration 60"),
+            (61, Some(60), "made after the last iteration"),
+            (5001, None, "made before iteration 5,001"),
+        ] {
+            assert_eq!(made(iter, max_iters), words);
+        }
     }
 
     #[test]

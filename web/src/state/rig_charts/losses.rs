@@ -5,14 +5,12 @@ use headroom_shared::protocol::event::What;
 
 use crate::text::{self, Text};
 
-use super::scale::number;
+use super::scale;
 
 /// Points that are kept of each kind at most: more than a chart has pixels.
 pub const KEPT_MAX: usize = 4000;
 /// Points of which the least and the greatest are kept, when there are too many.
 const GROUP: usize = 4;
-/// Decimals of a loss: as many as nanoGPT prints.
-const DECIMALS: u32 = 4;
 
 /// What a printed iteration says of one thing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,7 +134,7 @@ impl Losses {
 
 /// A loss in words.
 pub fn words(loss: Option<f64>) -> String {
-    loss.map_or_else(|| "NaN".to_owned(), |loss| number(loss, DECIMALS))
+    loss.map_or_else(|| "NaN".to_owned(), scale::loss)
 }
 
 /// Puts a value behind those of earlier iterations; those of later ones are of a way that was not gone.

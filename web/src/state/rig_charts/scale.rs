@@ -44,34 +44,56 @@ impl Scale {
     }
 }
 
-/// A number of either sign with so many decimals, as the language that is shown writes it.
+/// A number of either sign with so many decimals, as the language that is shown writes it; one whose digits have no room
+/// beside its neighbours as [`power`] has it.
 pub fn number(value: f64, decimals: u32) -> String {
+    if value.abs() >= WIDE_MIN { power(value) } else { plain(value, decimals) }
+}
+
+fn plain(value: f64, decimals: u32) -> String {
     let digits = text::table().number(&decimal::fixed(value.abs(), decimals));
     let is_nothing = digits.chars().all(|char| !char.is_ascii_digit() || char == '0');
     if value < 0.0 && !is_nothing { format!("−{digits}") } else { digits }
 }
 
-/// A number of any size with about four digits: `0.0312`, `1.250`, and `6.00e-4` as configs write small ones.
+/// A number of any size with about four digits: `0.0312`, `1.250`; small and large ones as [`power`] has them.
 pub fn figure(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        0.0 => number(value, 0),
-        100.0.. => number(value, 1),
-        1.0.. => number(value, 3),
-        0.01.. => number(value, 4),
-        _ => {
-            let (mut mantissa, mut exponent) = (value, 0);
-            // What rounds to one is one.
-            while mantissa.abs() < 0.9995 && exponent < EXPONENT_MAX {
-                (mantissa, exponent) = (mantissa * 10.0, exponent + 1);
-            }
-            format!("{}e-{exponent}", number(mantissa, 2))
-        }
-    }
+    let decimals = match value.abs() {
+        0.0 => 0,
+        100.0.. => 1,
+        1.0.. => 3,
+        0.01.. => 4,
+        _ => return power(value),
+    };
+    number(value, decimals)
 }
 
+/// A loss, to four decimals as nanoGPT prints it; one that has left every scale as [`power`] has it.
+pub fn loss(value: f64) -> String {
+    number(value, LOSS_DECIMALS)
+}
+
+/// A number other than zero as configs write large and small ones: `6e-4`, `1.23e30`.
+fn power(value: f64) -> String {
+    let (mut mantissa, mut exponent) = (value, 0_i32);
+    // What rounds to one is one, and what rounds to ten is one of the next power.
+    while mantissa.abs() < 0.9995 && exponent > -EXPONENT_MAX {
+        (mantissa, exponent) = (mantissa * 10.0, exponent - 1);
+    }
+    while mantissa.abs() >= 9.995 && exponent < EXPONENT_MAX {
+        (mantissa, exponent) = (mantissa / 10.0, exponent + 1);
+    }
+    let digits = plain(mantissa, 2);
+    let digits = digits.trim_end_matches('0').trim_end_matches(|char: char| !char.is_ascii_digit());
+    format!("{digits}e{exponent}")
+}
+
+/// From here on there is no room for all digits: beside an axis least of all.
+const WIDE_MIN: f64 = 1e5;
+/// Decimals of a loss: as many as nanoGPT prints.
+const LOSS_DECIMALS: u32 = 4;
 /// Of the smallest number there is.
-const EXPONENT_MAX: u32 = 324;
+const EXPONENT_MAX: i32 = 324;
 
 /// The least of 1, 2 and 5 times a power of ten that is no less, and the decimals it takes to write its multiples.
 pub fn round_step(least: f64) -> (f64, u32) {
@@ -112,21 +134,38 @@ mod tests {
         check(2.7, 3.3, 1.0, &["2.7", "2.8", "2.9", "3.0", "3.1", "3.2", "3.3"]);
         check(-2.0, 2.0, 1.0, &["−2", "−1", "0", "1", "2"]);
         check(3.0, 3.0, 1.0, &["3.0", "3.2", "3.4", "3.6", "3.8", "4.0"]);
+        check(0.0, 1e15, 1.0, &["0", "2e14", "4e14", "6e14", "8e14", "1e15"]);
     }
 
     #[test]
     fn figures_have_about_four_digits() {
         for (value, words) in [
             (0.0, "0"),
-            (6e-4, "6.00e-4"),
+            (6e-4, "6e-4"),
             (-1.234e-7, "−1.23e-7"),
-            (0.009_999, "1.00e-2"),
+            (0.009_999, "1e-2"),
+            (9.996e-4, "1e-3"),
             (0.0312, "0.0312"),
             (1.25, "1.250"),
             (1234.56, "1234.6"),
+            (99_999.0, "99999.0"),
+            (1e5, "1e5"),
+            (9.994e29, "9.99e29"),
+            (9.996e29, "1e30"),
+            (-1e30, "−1e30"),
+            (1.5e300, "1.5e300"),
             (5e-324, "4.94e-324"),
         ] {
             assert_eq!(figure(value), words);
+        }
+    }
+
+    #[test]
+    fn a_loss_has_four_decimals_for_as_long_as_they_have_room() {
+        for (value, words) in
+            [(2.0625, "2.0625"), (-0.5, "−0.5000"), (0.0, "0.0000"), (12_345.5, "12345.5000"), (1e30, "1e30")]
+        {
+            assert_eq!(loss(value), words);
         }
     }
 

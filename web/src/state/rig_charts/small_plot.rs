@@ -52,12 +52,12 @@ mod tests {
     fn a_rate_is_drawn_from_zero_and_says_its_ends() {
         let rates = points(&[Some(0.0), Some(3e-4), None, Some(6e-4), Some(6e-5)]);
         let plot = SmallPlot::of(&rates, &AXIS, 100, true).expect("there are values");
-        assert_eq!(plot.ends, ["0", "6.00e-4"]);
+        assert_eq!(plot.ends, ["0", "6e-4"]);
         assert!(plot.line.starts_with("M0 1000L400 "), "{}", plot.line);
         assert_eq!(plot.line.matches('M').count(), 2, "a gap: {}", plot.line);
-        assert_eq!(value_at(&rates, &AXIS, Some(0.12)).as_deref(), Some("3.00e-4"));
-        assert_eq!(value_at(&rates, &AXIS, Some(0.2)).as_deref(), Some("3.00e-4"), "where there is a number");
-        assert_eq!(value_at(&rates, &AXIS, None).as_deref(), Some("6.00e-5"), "the newest");
+        assert_eq!(value_at(&rates, &AXIS, Some(0.12)).as_deref(), Some("3e-4"));
+        assert_eq!(value_at(&rates, &AXIS, Some(0.2)).as_deref(), Some("3e-4"), "where there is a number");
+        assert_eq!(value_at(&rates, &AXIS, None).as_deref(), Some("6e-5"), "the newest");
     }
 
     #[test]
