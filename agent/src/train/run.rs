@@ -35,11 +35,6 @@ use super::{
 };
 use crate::data::dataset::{Dataset, DatasetError, Split};
 
-/// What begins the last words of a run that was asked to end, and of nothing else that exits with 0: by it a watcher knows
-/// one.
-pub const STOPPED: &str = "Stopped and ";
-/// What is said of a run that has diverged, and of no other that fails: by it a watcher knows one.
-pub const DIVERGED: &str = "the run has diverged";
 /// What begins the line of a checkpoint that could not be saved, before its iteration, a colon and why.
 pub const NOT_SAVED: &str = "checkpoint not saved at iteration ";
 
@@ -123,7 +118,10 @@ pub enum Ending {
     /// It was asked to stop, and saved what it had.
     Saved,
     /// It was asked to stop when it had forgotten most of what it learnt, and left what was saved before.
-    NotSaved,
+    NotSaved {
+        /// The iteration of that; none where nothing was.
+        kept: Option<u64>,
+    },
 }
 
 /// What to do where a checkpoint cannot be written.
@@ -289,7 +287,7 @@ impl Run<'_> {
     fn stopped(&mut self, losses: &Losses, tell: &mut dyn FnMut(Event)) -> Result<Ending, RunError> {
         if let Some(lost) = losses.forgetting() {
             tell(Event::NotSaved { iter: self.state.iter_num, why: self.worth_nothing(lost) });
-            return Ok(Ending::NotSaved);
+            return Ok(Ending::NotSaved { kept: self.kept });
         }
         if self.kept != Some(self.state.iter_num) {
             self.save_or_fail(tell)?;

@@ -2,7 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use headroom_shared::{gpt::GptConfig, nanogpt::Value};
+use headroom_shared::{
+    gpt::GptConfig,
+    nanogpt::Value,
+    text::{self, Text},
+};
 use serde_json::{Value as Json, json};
 
 use super::{engine::Engine, planned};
@@ -107,6 +111,11 @@ fn span(time: Duration) -> String {
 pub fn done(run: &RunSettings) -> String {
     let dir = run.out_dir.display();
     format!("Done. Let it write:\n  headroom sample --ckpt {} --prompt \"Once\"\n", quoted(&dir.to_string()))
+}
+
+/// That it was stopped and left nothing new, with the iteration of the checkpoint that there is.
+pub fn not_saved(kept: Option<u64>) -> Text {
+    kept.map_or_else(|| text::STOPPED_UNSAVED_NONE.into(), text::stopped_unsaved)
 }
 
 /// The command that goes on with a run: the one that started it, with `--init_from=resume`.
