@@ -76,7 +76,7 @@ pub enum What {
         /// Which.
         checkpoint: Checkpoint,
     },
-    /// A checkpoint could not be saved; the run goes on.
+    /// A checkpoint could not be saved; the run goes on, unless it was asked to stop.
     RunNotSaved {
         /// Iterations that were done.
         iter: u64,
