@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use headroom_kernels::weights::Note;
 use headroom_shared::{
     gpt::GptConfig,
     nanogpt::Value,
@@ -14,7 +15,6 @@ use crate::{
     cli::plan::options::Given,
     data::dataset::{Dataset, Split},
     train::{
-        pretrained::Pretrained,
         run::{Event, NOT_SAVED, Step},
         settings::RunSettings,
     },
@@ -44,9 +44,9 @@ pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, engine: &Eng
     )
 }
 
-/// Which weights a run starts from.
-pub fn weights(path: &Path, found: &Pretrained) -> String {
-    let notes: String = found.notes.iter().map(|note| format!("  {note}\n")).collect();
+/// Which weights a run starts from, and what is to be known of them.
+pub fn weights(path: &Path, notes: &[Note]) -> String {
+    let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
     format!("Weights: {}\n{notes}", path.display())
 }
 
