@@ -203,7 +203,8 @@ impl Foreman {
         if saved::read(&folder).is_none() {
             return Err(Error::NothingSaved(id.to_owned()));
         }
-        let run = inner.archive.queue_again(id, QUEUED_MAX, now_ms())?;
+        let command = inner.words(allowed, &folder, &run.order.clone().unwrap_or_default(), true)?;
+        let run = inner.archive.queue_again(id, command, QUEUED_MAX, now_ms())?;
         inner.bell.ring();
         Ok(run)
     }

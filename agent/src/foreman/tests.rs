@@ -8,6 +8,7 @@ use super::*;
 use crate::{
     server::made,
     store::{self, Keep},
+    train::checkpoint,
 };
 
 struct Place {
@@ -197,6 +198,23 @@ fn a_run_is_claimed_once() {
     assert!(matches!(archive.claim("none", None, 3), Err(store::Error::NoRun(_))));
     let refused = place.foreman.resume(&run.id).expect_err("it goes on");
     assert!(matches!(refused, Error::Store(store::Error::NotEnded(_))), "{refused}");
+}
+
+#[test]
+fn a_run_that_waits_to_be_gone_on_with_has_the_command_that_it_goes_on_by() {
+    let place = Place::new();
+    let run = place.order(&of("fox.py")).expect("there is room");
+    let archive = place.store.archive();
+    archive.claim(&run.id, None, 1).expect("history");
+    archive.not_started(&run.id, 1, 2).expect("history");
+    let folder = own_folder(&run).expect("a folder");
+    assert!(matches!(place.foreman.resume(&run.id), Err(Error::NothingSaved(_))));
+    checkpoint::tests::save_into(&folder);
+    let waits = place.foreman.resume(&run.id).expect("it has a checkpoint");
+    let words = |word: &str| waits.command.iter().filter(|own| own.contains(word)).count();
+    assert_eq!((waits.status, words("--init_from=resume"), words(place::CONFIG)), (RunStatus::Queued, 1, 0));
+    assert_eq!(archive.queued().expect("a queue"), [waits.clone()], "so history has it");
+    assert_eq!(own_folder(&waits).expect("it is ours"), folder);
 }
 
 /// As on Windows, and of a run that an agent before started, where the system does not say which process it is.

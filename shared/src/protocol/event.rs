@@ -83,6 +83,11 @@ pub enum What {
         /// What the system says, and what is left: a sentence or several, in English.
         message: String,
     },
+    /// It waits to be gone on with, by another command than before.
+    RunCommand {
+        /// The command's words.
+        command: Vec<String>,
+    },
     /// The agent goes on with it where its checkpoint is, or starts it when its turn has come.
     RunResumed {
         /// The command's process.
@@ -241,6 +246,7 @@ impl What {
                 | Self::RunPlanned { .. }
                 | Self::RunUnplanned { .. }
                 | Self::RunSaved { .. }
+                | Self::RunCommand { .. }
                 | Self::RunMemory { .. }
                 | Self::RunDiagnosed { .. }
                 | Self::RunExplained { .. }
