@@ -122,6 +122,7 @@ impl Foreman {
                 let datasets = allowed.datasets();
                 let configs = allowed.configs().into_iter().map(|config| AllowedConfig {
                     dataset: datasets.contains(&config.dataset).then_some(config.dataset),
+                    device: config.device.filter(|name| devices.iter().any(|device| device.name == *name)),
                     name: config.name,
                     max_iters: config.max_iters,
                 });
@@ -279,7 +280,8 @@ impl Inner {
             return Err(Error::not_allowed(Named::Dataset, &dataset, &datasets));
         }
         let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
-        let device = order.device.or_else(|| names.first().cloned()).unwrap_or_default();
+        let own = config.device.clone().filter(|device| names.contains(device));
+        let device = order.device.or(own).or_else(|| names.first().cloned()).unwrap_or_default();
         if !names.contains(&device) {
             return Err(Error::not_allowed(Named::Device, &device, &names));
         }

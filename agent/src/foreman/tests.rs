@@ -13,6 +13,7 @@ use crate::{
 
 struct Place {
     folder: TempDir,
+    cards: Cards,
     foreman: Foreman,
     store: Store,
 }
@@ -34,8 +35,9 @@ impl Place {
         let data = folder.path().join("data");
         let store = Store::open(&data, Keep::default(), |_| {}).expect("a thread");
         let train = folder.path().join("train");
-        let foreman = Foreman::new(&data, Some(&train), &store, Cards::default(), Bell::new().0);
-        Self { folder, foreman, store }
+        let cards = Cards::default();
+        let foreman = Foreman::new(&data, Some(&train), &store, Arc::clone(&cards), Bell::new().0);
+        Self { folder, cards, foreman, store }
     }
 
     /// As [`Foreman::order`], once history has begun.
@@ -77,6 +79,23 @@ fn an_order_is_a_run_that_waits_with_every_name_filled_in() {
     let run = place.order(&Order { dataset: Some("fox".to_owned()), ..of("stories") }).expect("it is allowed");
     assert_eq!((&*run.name, run.max_iters), ("stories", Some(5000)));
     assert!(run.command.iter().any(|word| word.ends_with("data/fox")), "{:?}", run.command);
+}
+
+#[test]
+fn a_config_is_trained_on_the_device_that_it_names() {
+    let place = Place::new();
+    let config = place.folder.path().join("train/config/slow.py");
+    fs::write(&config, "dataset = 'fox'\ndevice = 'cpu'\n").expect("a config");
+    *place.cards.lock().expect("nobody panicked") = vec![made::gpu(0)];
+    let training = place.foreman.training();
+    let own =
+        |name: &str| training.configs.iter().find(|config| config.name == name).map(|config| config.device.clone());
+    assert_eq!((own("slow.py"), own("fox.py")), (Some(Some("cpu".to_owned())), Some(None)));
+    let device = |run: Run| run.order.and_then(|order| order.device);
+    assert_eq!(device(place.order(&of("slow.py")).expect("it is allowed")).as_deref(), Some("cpu"));
+    // A name that is none of this machine's means nothing here.
+    fs::write(&config, "dataset = 'fox'\ndevice = 'cuda:7'\n").expect("a config");
+    assert!(place.foreman.training().configs.iter().all(|config| config.device.is_none()));
 }
 
 #[test]

@@ -178,6 +178,7 @@ pub async fn training(token: &str) -> Result<Training, Failed> {
     let config = |config: &JsValue| AllowedConfig {
         name: text_at(config, "name").unwrap_or_default(),
         dataset: text_at(config, "dataset"),
+        device: text_at(config, "device"),
         max_iters: None,
     };
     let device = |device: &JsValue| Device {

@@ -24,6 +24,9 @@ pub struct AllowedConfig {
     /// The data set that it names, where that is an allowed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
+    /// The device that it names, where that is one of [`Training::devices`] that can train.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Its `max_iters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iters: Option<u64>,
@@ -46,7 +49,7 @@ pub struct Order {
     /// The data set's, as [`Training::datasets`]; the config's own where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
-    /// The device's, as [`Device::name`]; the first one where none is named.
+    /// The device's, as [`Device::name`]; the config's own where none is named, or else the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// What the run is called.

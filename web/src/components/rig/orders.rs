@@ -81,12 +81,14 @@ fn order(desk: Desk, training: Training) -> Part {
     view! {
         <form class="orders__form" on:submit=start novalidate>
             {select("start-config", text::RIG_CONFIG, configs, Some(&chosen.config), take_config)}
-            // A config brings its data set.
+            // A config brings its data set and its device.
             {part_of(config, move |_| {
-                let chosen = desk.order.with_untracked(|order| order.dataset.clone());
-                select("start-dataset", text::RIG_DATASET, datasets.clone(), chosen.as_deref(), take_dataset)
+                let order = desk.order.get_untracked();
+                view! {
+                    {select("start-dataset", text::RIG_DATASET, datasets.clone(), order.dataset.as_deref(), take_dataset)}
+                    {select("start-device", text::RIG_DEVICE, devices.clone(), order.device.as_deref(), take_device)}
+                }
             })}
-            {select("start-device", text::RIG_DEVICE, devices, chosen.device.as_deref(), take_device)}
             <label class="orders__field" for="start-name">
                 {t(text::RIG_RUN_NAME)}
                 <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(name)

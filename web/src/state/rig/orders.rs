@@ -35,17 +35,26 @@ pub fn fit(order: &mut Order, training: &Training) {
         choose_config(order, training, first);
     }
     if !order.dataset.as_ref().is_some_and(|name| training.datasets.contains(name)) {
-        choose_config(order, training, order.config.clone());
+        order.dataset = dataset_of(&order.config, training);
     }
     if !training.devices.iter().any(|device| order.device.as_ref() == Some(&device.name)) {
-        order.device = training.devices.first().map(|device| device.name.clone());
+        order.device = device_of(&order.config, training);
     }
 }
 
-/// Another config, with the data set that it names.
+fn dataset_of(config: &str, training: &Training) -> Option<String> {
+    let own = training.configs.iter().find(|own| own.name == config).and_then(|own| own.dataset.clone());
+    own.or_else(|| training.datasets.first().cloned())
+}
+
+fn device_of(config: &str, training: &Training) -> Option<String> {
+    let own = training.configs.iter().find(|own| own.name == config).and_then(|own| own.device.clone());
+    own.or_else(|| training.devices.first().map(|device| device.name.clone()))
+}
+
+/// Another config, with the data set and the device that it names.
 pub fn choose_config(order: &mut Order, training: &Training, name: String) {
-    let own = training.configs.iter().find(|config| config.name == name).and_then(|config| config.dataset.clone());
-    order.dataset = own.or_else(|| training.datasets.first().cloned());
+    (order.dataset, order.device) = (dataset_of(&name, training), device_of(&name, training));
     order.config = name;
 }
 
@@ -204,12 +213,13 @@ mod tests {
         let config = |name: &str, dataset: Option<&str>| AllowedConfig {
             name: name.to_owned(),
             dataset: dataset.map(str::to_owned),
+            device: (name == "slow").then(|| "cpu".to_owned()),
             max_iters: None,
         };
         let device = |name: &str| Device { name: name.to_owned(), label: name.to_owned() };
         Training {
             unavailable: None,
-            configs: vec![config("tiny", None), config("gpt2", Some("owt"))],
+            configs: vec![config("tiny", None), config("gpt2", Some("owt")), config("slow", None)],
             datasets: vec!["builtin".to_owned(), "owt".to_owned()],
             devices: vec![device("cuda:0"), device("cpu")],
         }
@@ -234,8 +244,10 @@ mod tests {
             (order.config.as_str(), order.dataset.as_deref(), order.device.as_deref()),
             ("tiny", Some("builtin"), Some("cuda:0"))
         );
+        choose_config(&mut order, &training, "slow".to_owned());
+        assert_eq!(order.device.as_deref(), Some("cpu"));
         choose_config(&mut order, &training, "gpt2".to_owned());
-        assert_eq!(order.dataset.as_deref(), Some("owt"));
+        assert_eq!((order.dataset.as_deref(), order.device.as_deref()), (Some("owt"), Some("cuda:0")));
         (order.device, order.name) = (Some("cpu".to_owned()), Some("  mine ".to_owned()));
         let before = order.clone();
         fit(&mut order, &training);
