@@ -184,6 +184,7 @@ pub async fn training(token: &str) -> Result<Training, Failed> {
     let device = |device: &JsValue| Device {
         name: text_at(device, "name").unwrap_or_default(),
         label: text_at(device, "label").unwrap_or_default(),
+        unavailable: text_at(device, "unavailable"),
     };
     Ok(Training {
         unavailable: text_at(&found, "unavailable"),

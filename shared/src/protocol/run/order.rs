@@ -12,7 +12,7 @@ pub struct Training {
     pub configs: Vec<AllowedConfig>,
     /// Data sets by their names.
     pub datasets: Vec<String>,
-    /// What can train, the one that is taken where none is named first.
+    /// What can train, the one that is taken where none is named first; behind the last that can, those that cannot.
     pub devices: Vec<Device>,
 }
 
@@ -39,6 +39,9 @@ pub struct Device {
     pub name: String,
     /// What a person calls it: the card's name.
     pub label: String,
+    /// Why it cannot train: a sentence, in English.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
 }
 
 /// What a run is started with: the body of `POST /api/runs`.

@@ -1,6 +1,6 @@
 //! Runs that the agent starts for the page: what may be ordered, what can be asked of a run, and how each press stands.
 
-use headroom_shared::protocol::run::{Order, Run, RunStatus, Training};
+use headroom_shared::protocol::run::{Device, Order, Run, RunStatus, Training};
 
 use super::{Rig, Watched};
 use crate::{
@@ -37,7 +37,8 @@ pub fn fit(order: &mut Order, training: &Training) {
     if !order.dataset.as_ref().is_some_and(|name| training.datasets.contains(name)) {
         order.dataset = dataset_of(&order.config, training);
     }
-    if !training.devices.iter().any(|device| order.device.as_ref() == Some(&device.name)) {
+    let can = |device: &&Device| device.unavailable.is_none();
+    if !training.devices.iter().filter(can).any(|device| order.device.as_ref() == Some(&device.name)) {
         order.device = device_of(&order.config, training);
     }
 }
@@ -204,7 +205,7 @@ impl Presses {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint, Device};
+    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint};
 
     use super::*;
     use crate::state::rig::sample::{T, run};
@@ -216,7 +217,7 @@ mod tests {
             device: (name == "slow").then(|| "cpu".to_owned()),
             max_iters: None,
         };
-        let device = |name: &str| Device { name: name.to_owned(), label: name.to_owned() };
+        let device = |name: &str| Device { name: name.to_owned(), label: name.to_owned(), unavailable: None };
         Training {
             unavailable: None,
             configs: vec![config("tiny", None), config("gpt2", Some("owt")), config("slow", None)],
@@ -253,6 +254,12 @@ mod tests {
         fit(&mut order, &training);
         assert_eq!(order, before, "what can be taken stays");
         assert_eq!(made(&order).name.as_deref(), Some("mine"));
+        order.device = Some("cuda:0".to_owned());
+        let mut without = training.clone();
+        without.devices.rotate_left(1);
+        without.devices[1].unavailable = Some("there is no driver".to_owned());
+        fit(&mut order, &without);
+        assert_eq!(order.device.as_deref(), Some("cpu"), "what cannot train is not preselected");
         order.name = Some("  ".to_owned());
         assert_eq!(made(&order).name, None);
         fit(&mut order, &Training { datasets: vec!["builtin".to_owned()], ..training });
