@@ -27,6 +27,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use thiserror::Error;
 
+use crate::foreman::driver;
 use args::UsageError;
 
 /// How a command ended; the numbers are a contract.
@@ -170,6 +171,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("bench") => bench::run(args),
         Some("doctor") => doctor::run(args),
         Some("runs") => runs::run(args),
+        Some(driver::COMMAND) => print_and_succeed(&serde_json::json!(driver::answer()).to_string()),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
         _ => Err(unknown_command(&command)),

@@ -6,6 +6,7 @@
 
 mod allowed;
 mod check;
+pub mod driver;
 mod error;
 pub mod place;
 pub mod saved;
@@ -27,7 +28,6 @@ use std::{
     },
 };
 
-use headroom_kernels::cuda::Capability;
 use headroom_shared::{
     protocol::{
         gpu::Gpu,
@@ -45,6 +45,7 @@ use crate::{
 };
 use allowed::{Allowed, Config};
 use check::{New, check};
+use driver::Driver;
 pub use error::{Error, Named};
 pub use yard::Yard;
 
@@ -89,6 +90,7 @@ struct Inner {
     allowed: Result<Allowed, String>,
     archive: Archive,
     cards: Cards,
+    driver: Driver,
     bell: Bell,
     /// Watchers that this agent started, by their runs.
     children: Mutex<BTreeMap<String, Child>>,
@@ -108,6 +110,7 @@ impl Foreman {
             allowed,
             archive: store.archive().clone(),
             cards,
+            driver: Driver::default(),
             bell,
             children: Mutex::default(),
         }))
@@ -115,13 +118,16 @@ impl Foreman {
 
     /// What may be started.
     pub fn training(&self) -> Training {
-        let devices = self.0.devices();
         match self.0.allowed() {
-            Err(why) => Training { unavailable: Some(why), devices, ..Training::default() },
+            Err(why) => Training { unavailable: Some(why), ..Training::default() },
             Ok(allowed) => {
+                let devices = self.0.devices();
                 let datasets = allowed.datasets();
                 let configs = allowed.configs().into_iter().map(|config| AllowedConfig {
                     dataset: datasets.contains(&config.dataset).then_some(config.dataset),
+                    device: config.device.filter(|name| {
+                        devices.iter().any(|device| device.name == *name && device.unavailable.is_none())
+                    }),
                     name: config.name,
                     max_iters: config.max_iters,
                 });
@@ -133,8 +139,8 @@ impl Foreman {
     /// Takes an order: its run is the queue's last.
     ///
     /// # Errors
-    /// Nothing may be started, a name is not among those that are allowed, the trainer would not take the config, so many
-    /// wait already, or its folder or history cannot be written.
+    /// Nothing may be started, a name is not among those that are allowed, the device cannot train, the trainer would not
+    /// take the config, so many wait already, or its folder or history cannot be written.
     pub fn order(&self, order: Order) -> Result<Run, Error> {
         let inner = &self.0;
         let allowed = inner.allowed().map_err(Error::Unavailable)?;
@@ -188,7 +194,7 @@ impl Foreman {
     /// Goes on with a run from its checkpoint: it is the queue's last.
     ///
     /// # Errors
-    /// It is not the agent's, has not ended or has no checkpoint, or nothing may be started.
+    /// It is not the agent's, has not ended or has no checkpoint, nothing may be started, or its device cannot train.
     pub fn resume(&self, id: &str) -> Result<Run, Error> {
         let inner = &self.0;
         let allowed = inner.allowed().map_err(Error::Unavailable)?;
@@ -203,7 +209,10 @@ impl Foreman {
         if saved::read(&folder).is_none() {
             return Err(Error::NothingSaved(id.to_owned()));
         }
-        let run = inner.archive.queue_again(id, QUEUED_MAX, now_ms())?;
+        let order = run.order.clone().unwrap_or_default();
+        can_train(&inner.devices(), order.device.as_deref().unwrap_or_default())?;
+        let command = inner.words(allowed, &folder, &order, true)?;
+        let run = inner.archive.queue_again(id, command, QUEUED_MAX, now_ms())?;
         inner.bell.ring();
         Ok(run)
     }
@@ -255,16 +264,12 @@ impl Inner {
         stop::ask(&place::stop(&folder), is_again).map_err(|error| Error::Folder { folder, error })
     }
 
-    /// What can train, cards first.
+    /// What can train, cards first, and then what cannot. Waits where the driver has to be asked.
     fn devices(&self) -> Vec<Device> {
-        let gpus = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        let gpus = self.cards.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let cards = seen_by_cuda(&gpus, env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
-        let cards = (0..).zip(cards).filter_map(|(i, gpu)| {
-            let &(major, minor) = gpu.compute_capability.get()?;
-            let can = gpu.present && Capability { major, minor } >= Capability::NEEDED;
-            can.then(|| Device { name: Wanted::Cuda(Some(i)).to_string(), label: gpu.name.clone() })
-        });
-        cards.chain([Device { name: Wanted::Cpu.to_string(), label: "CPU".to_owned() }]).collect()
+        // Without a program nothing is started at all, which is said then.
+        self.driver.devices(self.program.as_deref().unwrap_or(Path::new("")), &cards)
     }
 
     /// What an order means: its config, and the order with every name filled in.
@@ -278,10 +283,12 @@ impl Inner {
             return Err(Error::not_allowed(Named::Dataset, &dataset, &datasets));
         }
         let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
-        let device = order.device.or_else(|| names.first().cloned()).unwrap_or_default();
+        let own = config.device.clone().filter(|device| names.contains(device));
+        let device = order.device.or(own).or_else(|| names.first().cloned()).unwrap_or_default();
         if !names.contains(&device) {
             return Err(Error::not_allowed(Named::Device, &device, &names));
         }
+        can_train(&devices, &device)?;
         let name = order.name.unwrap_or_else(|| config.name.trim_end_matches(".py").to_owned());
         let name = name.trim().to_owned();
         if !(1..=NAME_CHARS_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
@@ -290,6 +297,12 @@ impl Inner {
         let order = Order { config: order.config, dataset: Some(dataset), device: Some(device), name: Some(name) };
         Ok((config, order))
     }
+}
+
+/// Refuses a device that is there and cannot train.
+fn can_train(devices: &[Device], name: &str) -> Result<(), Error> {
+    let why = devices.iter().find(|device| device.name == name).and_then(|device| device.unavailable.clone());
+    why.map_or(Ok(()), |why| Err(Error::Device { device: name.to_owned(), why }))
 }
 
 /// Why nothing of the owner's folder can be started.

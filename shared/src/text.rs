@@ -16,6 +16,8 @@ use std::sync::OnceLock;
 
 use crate::units::{human_size, pytorch_size};
 
+#[cfg(not(target_arch = "wasm32"))]
+pub use look_up::texts_of;
 pub use table::{NOT_FETCHED, Table};
 
 #[allow(clippy::needless_pass_by_value, reason = "so that whoever says something writes no ampersands")]

@@ -20,6 +20,7 @@ use std::{
 };
 
 use headroom_kernels::training::{Training, TrainingError};
+use headroom_shared::text;
 
 use super::{
     Exit,
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::train::{
     checkpoint::{State, Store},
-    run::{Ending, Event, Run, STOPPED},
+    run::{Ending, Event, Run},
     stop,
 };
 use engine::Engine;
@@ -68,7 +69,7 @@ impl Start {
         let is_asked_to_end = || {
             let is_asked = stop.load(Ordering::Relaxed);
             if is_asked {
-                print::note(&format!("\n{STOPPED}not saved: it had not begun.\n"));
+                print::note(&format!("\n{}\n", text::STOPPED_UNBEGUN));
             }
             is_asked
         };
@@ -120,9 +121,9 @@ impl Start {
             Ending::Done => print::note(&report::done(&self.run)),
             Ending::Saved => {
                 let command = report::resume_command(&request.given, &self.run.out_dir);
-                print::note(&format!("\n{STOPPED}saved. Go on with:\n  {command}\n"));
+                print::note(&format!("\n{}\n  {command}\n", text::STOPPED_SAVED));
             }
-            Ending::NotSaved => print::note(&format!("\n{STOPPED}not saved; the last checkpoint is kept.\n")),
+            Ending::NotSaved { kept } => print::note(&format!("\n{}\n", report::not_saved(kept))),
         }
         Ok(if unread.is_some_and(|error| !error.is_closed_pipe()) { Exit::Failure } else { Exit::Success })
     }

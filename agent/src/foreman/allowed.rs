@@ -42,6 +42,8 @@ pub struct Config {
     pub text: String,
     /// The data set that it names.
     pub dataset: String,
+    /// The device that it names, where it names one.
+    pub device: Option<String>,
     /// Its `max_iters`.
     pub max_iters: Option<u64>,
 }
@@ -50,7 +52,8 @@ impl Config {
     fn new(name: String, text: String) -> Self {
         let mut settings = read(&[Source::File { name: name.clone(), text: text.clone() }]);
         let dataset = settings.get_str("dataset").unwrap_or_default();
-        Self { dataset, max_iters: settings.get_u64("max_iters"), name, text }
+        let device = if settings.is_set("device") { settings.get_str("device") } else { None };
+        Self { dataset, device, max_iters: settings.get_u64("max_iters"), name, text }
     }
 }
 

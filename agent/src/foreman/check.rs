@@ -12,7 +12,7 @@ use crate::{
     data::dataset::{Dataset, DatasetError, Split},
     train::{
         keys::Keys,
-        model,
+        model::{self, Ids},
         settings::{InitFrom, RunSettings},
     },
 };
@@ -71,8 +71,8 @@ pub fn check(new: New<'_>) -> Result<Vec<String>, Error> {
         let of_data = |error: DatasetError| of_key("block_size", error.to_string(), error.hint());
         let dataset = Dataset::open(folder).map_err(of_data)?;
         let key = if matches!(run.init_from, InitFrom::Weights(_)) { "init_from" } else { "vocab_size" };
-        let gpt =
-            model::check(run, &dataset, new.root).map_err(|error| of_key(key, error.to_string(), error.hint()))?;
+        let gpt = model::check(run, Ids::of(&dataset), new.root)
+            .map_err(|error| of_key(key, error.to_string(), error.hint()))?;
         has_rows(&dataset, gpt.block_size()).map_err(of_data)?;
     } else {
         has_weights(run, new.root).map_err(|error| of_key("init_from", error.to_string(), error.hint()))?;

@@ -50,6 +50,14 @@ pub enum Error {
         /// What there is.
         allowed: String,
     },
+    /// A device that is there and cannot train.
+    #[error("{}", text::device_unusable(device.as_str(), why.as_str()))]
+    Device {
+        /// Its name.
+        device: String,
+        /// Why.
+        why: String,
+    },
     /// A name that no run can have.
     #[error("{}", text::run_name_refused(*chars_max))]
     Name {

@@ -21,6 +21,14 @@ const NOT_FOR_RUNS: [&str; 3] = ["HEADROOM_WEBHOOK", "JOURNAL_STREAM", "NOTIFY_S
 /// Cards are counted as NVML counts them, by their places, and not the fastest first.
 const ORDER_OF_CARDS: (&str, &str) = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 
+/// Sets what a program finds that asks of cards as a run does, or is one.
+pub fn as_runs_are(command: &mut Command) {
+    NOT_FOR_RUNS.iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    command.env(ORDER_OF_CARDS.0, ORDER_OF_CARDS.1);
+}
+
 impl Inner {
     /// `headroom train` for a run that begins, or that goes on from its checkpoint, whose keys count then.
     ///
@@ -68,11 +76,8 @@ impl Inner {
         let said = File::create(place::watcher_log(&self.data, &run.id).map_err(failed)?).map_err(failed)?;
         let mut command = Command::new(&words[0]);
         command.args(["watch", "--data-dir"]).arg(&self.data).args(["--run-id", &run.id, "--"]).args(&words);
-        NOT_FOR_RUNS.iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        command.env(stop::VARIABLE, place::stop(&folder));
-        command.env(ORDER_OF_CARDS.0, ORDER_OF_CARDS.1).current_dir(allowed.root());
+        as_runs_are(&mut command);
+        command.env(stop::VARIABLE, place::stop(&folder)).current_dir(allowed.root());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         platform::apart(&mut command);
         command.spawn().map_err(failed)

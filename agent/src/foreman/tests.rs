@@ -8,10 +8,12 @@ use super::*;
 use crate::{
     server::made,
     store::{self, Keep},
+    train::checkpoint,
 };
 
 struct Place {
     folder: TempDir,
+    cards: Cards,
     foreman: Foreman,
     store: Store,
 }
@@ -33,8 +35,9 @@ impl Place {
         let data = folder.path().join("data");
         let store = Store::open(&data, Keep::default(), |_| {}).expect("a thread");
         let train = folder.path().join("train");
-        let foreman = Foreman::new(&data, Some(&train), &store, Cards::default(), Bell::new().0);
-        Self { folder, foreman, store }
+        let cards = Cards::default();
+        let foreman = Foreman::new(&data, Some(&train), &store, Arc::clone(&cards), Bell::new().0);
+        Self { folder, cards, foreman, store }
     }
 
     /// As [`Foreman::order`], once history has begun.
@@ -76,6 +79,23 @@ fn an_order_is_a_run_that_waits_with_every_name_filled_in() {
     let run = place.order(&Order { dataset: Some("fox".to_owned()), ..of("stories") }).expect("it is allowed");
     assert_eq!((&*run.name, run.max_iters), ("stories", Some(5000)));
     assert!(run.command.iter().any(|word| word.ends_with("data/fox")), "{:?}", run.command);
+}
+
+#[test]
+fn a_config_is_trained_on_the_device_that_it_names() {
+    let place = Place::new();
+    let config = place.folder.path().join("train/config/slow.py");
+    fs::write(&config, "dataset = 'fox'\ndevice = 'cpu'\n").expect("a config");
+    *place.cards.lock().expect("nobody panicked") = vec![made::gpu(0)];
+    let training = place.foreman.training();
+    let own =
+        |name: &str| training.configs.iter().find(|config| config.name == name).map(|config| config.device.clone());
+    assert_eq!((own("slow.py"), own("fox.py")), (Some(Some("cpu".to_owned())), Some(None)));
+    let device = |run: Run| run.order.and_then(|order| order.device);
+    assert_eq!(device(place.order(&of("slow.py")).expect("it is allowed")).as_deref(), Some("cpu"));
+    // A name that is none of this machine's means nothing here.
+    fs::write(&config, "dataset = 'fox'\ndevice = 'cuda:7'\n").expect("a config");
+    assert!(place.foreman.training().configs.iter().all(|config| config.device.is_none()));
 }
 
 #[test]
@@ -197,6 +217,23 @@ fn a_run_is_claimed_once() {
     assert!(matches!(archive.claim("none", None, 3), Err(store::Error::NoRun(_))));
     let refused = place.foreman.resume(&run.id).expect_err("it goes on");
     assert!(matches!(refused, Error::Store(store::Error::NotEnded(_))), "{refused}");
+}
+
+#[test]
+fn a_run_that_waits_to_be_gone_on_with_has_the_command_that_it_goes_on_by() {
+    let place = Place::new();
+    let run = place.order(&of("fox.py")).expect("there is room");
+    let archive = place.store.archive();
+    archive.claim(&run.id, None, 1).expect("history");
+    archive.not_started(&run.id, 1, 2).expect("history");
+    let folder = own_folder(&run).expect("a folder");
+    assert!(matches!(place.foreman.resume(&run.id), Err(Error::NothingSaved(_))));
+    checkpoint::tests::save_into(&folder);
+    let waits = place.foreman.resume(&run.id).expect("it has a checkpoint");
+    let words = |word: &str| waits.command.iter().filter(|own| own.contains(word)).count();
+    assert_eq!((waits.status, words("--init_from=resume"), words(place::CONFIG)), (RunStatus::Queued, 1, 0));
+    assert_eq!(archive.queued().expect("a queue"), [waits.clone()], "so history has it");
+    assert_eq!(own_folder(&waits).expect("it is ours"), folder);
 }
 
 /// As on Windows, and of a run that an agent before started, where the system does not say which process it is.

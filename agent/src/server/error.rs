@@ -248,6 +248,7 @@ impl From<foreman::Error> for Refusal {
             Error::NotAllowed { .. } => (StatusCode::BAD_REQUEST, "not_allowed"),
             Error::Name { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
             Error::Config { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "config"),
+            Error::Device { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "device"),
             Error::Unavailable(_) => (StatusCode::CONFLICT, "unavailable"),
             Error::Elsewhere { .. } => (StatusCode::CONFLICT, "elsewhere"),
             Error::NothingSaved(_) => (StatusCode::CONFLICT, "nothing_saved"),

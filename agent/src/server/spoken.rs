@@ -125,13 +125,12 @@ impl Worded for Run {
 
 impl Worded for Training {
     fn has_words(&self) -> bool {
-        self.unavailable.is_some()
+        self.unavailable.is_some() || self.devices.iter().any(|device| device.unavailable.is_some())
     }
 
     fn word(&mut self, spoken: Spoken) {
-        if let Some(why) = &mut self.unavailable {
-            spoken.sentence(why);
-        }
+        let of_devices = self.devices.iter_mut().filter_map(|device| device.unavailable.as_mut());
+        self.unavailable.iter_mut().chain(of_devices).for_each(|why| spoken.sentence(why));
     }
 }
 

@@ -383,6 +383,18 @@ mod tests {
         let errors = [
             (CudaError::NoDriver { reason: reason.to_owned() }, text::card_no_driver(reason)),
             (CudaError::NoCard, text::CARD_NONE.into()),
+            (
+                CudaError::NotTheDriver { library: "libcuda.so".to_owned(), reason: reason.to_owned() },
+                text::card_not_driver(cuda::driver::VARIABLE, "libcuda.so", reason),
+            ),
+            (
+                CudaError::DriverTooOld { found: cuda::driver::Version(11_080) },
+                text::card_driver_too_old("11.8", "12.4", cuda::driver::NEEDED_RELEASE),
+            ),
+            (
+                CudaError::CardTooOld { name: name(), capability: cuda::Capability { major: 7, minor: 5 } },
+                text::card_too_old(name(), "7.5", "8.0"),
+            ),
             (CudaError::NoSuchCard { index: 3, n_cards: 1 }, text::card_not_there(3_u64, 1_u64)),
             (
                 CudaError::NoRoomForContext { name: name(), total_bytes: 12 << 30 },

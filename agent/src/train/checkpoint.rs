@@ -113,4 +113,4 @@ impl Checkpoint {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

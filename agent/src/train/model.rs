@@ -12,6 +12,7 @@ use headroom_shared::{
 use thiserror::Error;
 
 use super::{
+    checkpoint::Meta,
     pretrained::{MODEL_FILE, Pretrained, PretrainedError},
     settings::{InitFrom, RunSettings},
 };
@@ -108,11 +109,29 @@ pub fn enough(gpt: GptConfig, run: &RunSettings, ids: Ids) -> Result<GptConfig, 
 ///
 /// # Errors
 /// What the run would end with before its first iteration for want of a model.
-pub fn check(run: &RunSettings, dataset: &Dataset, here: &Path) -> Result<GptConfig, ModelError> {
-    let InitFrom::Weights(name) = &run.init_from else { return fresh(run, Ids::of(dataset)) };
-    let gpt = Pretrained::shape(&weights(name, here)?)?;
-    let block_size = run.shape.block_size.min(gpt.block_size());
-    enough(GptConfig::new(GptShape { block_size, dropout: run.shape.dropout, ..gpt.shape() })?, run, Ids::of(dataset))
+pub fn check(run: &RunSettings, ids: Ids, here: &Path) -> Result<GptConfig, ModelError> {
+    match &run.init_from {
+        InitFrom::Weights(name) => of_weights(run, ids, Pretrained::shape(&weights(name, here)?)?.0),
+        InitFrom::Scratch | InitFrom::Resume => fresh(run, ids),
+    }
+}
+
+/// The shape of a model that begins with weights of a shape: for shorter sequences where the keys ask for those, as
+/// [`Pretrained::fitted`] makes it.
+///
+/// # Errors
+/// There is none such, or it has fewer tokens than the data.
+pub fn of_weights(run: &RunSettings, ids: Ids, weights: GptConfig) -> Result<GptConfig, ModelError> {
+    let block_size = run.shape.block_size.min(weights.block_size());
+    enough(GptConfig::new(GptShape { block_size, dropout: run.shape.dropout, ..weights.shape() })?, run, ids)
+}
+
+/// The shape of a model that goes on from a checkpoint: it is the checkpoint's, and what it drops is the run's.
+///
+/// # Errors
+/// There is none such, or it has fewer tokens than the data.
+pub fn of_checkpoint(run: &RunSettings, ids: Ids, meta: &Meta) -> Result<GptConfig, ModelError> {
+    enough(GptConfig::new(GptShape { dropout: run.shape.dropout, ..meta.gpt.shape() })?, run, ids)
 }
 
 /// Where weights of that name are: the path itself, from `here`, or what Hugging Face's tools have downloaded.

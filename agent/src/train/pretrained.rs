@@ -120,11 +120,12 @@ impl Pretrained {
         })
     }
 
-    /// The shape of what [`Self::load`] reads, by its header and the `config.json` beside it.
+    /// The shape of what [`Self::load`] reads and what a person should know of it, by its header and the `config.json`
+    /// beside it.
     ///
     /// # Errors
     /// As [`Self::load`], as far as no tensor is read.
-    pub fn shape(path: &Path) -> Result<GptConfig, PretrainedError> {
+    pub fn shape(path: &Path) -> Result<(GptConfig, Vec<Note>), PretrainedError> {
         let path = weights_file(path)?;
         let unread = |error: io::Error| PretrainedError::Read { error, path: path.clone() };
         let broken = |error: LoadError| PretrainedError::Load { error: Box::new(error), path: path.clone() };
@@ -135,10 +136,10 @@ impl Pretrained {
         let header = read_header(&mut File::open(&path).map_err(unread)?).map_err(broken)?;
         let metadata = header.metadata();
         if metadata.contains_key(keys::HEADROOM) && metadata.contains_key(keys::STATE) {
-            return Ok(checkpoint::load_meta(&path)?.gpt);
+            return Ok((checkpoint::load_meta(&path)?.gpt, vec![]));
         }
         let catalogue = Catalogue::new(&header, &hints_beside(&path)?).map_err(|error| broken(error.into()))?;
-        Ok(*catalogue.config())
+        Ok((*catalogue.config(), catalogue.notes().to_vec()))
     }
 
     /// The same model for shorter sequences, as nanoGPT's `crop_block_size` makes it, and with another dropout. One of

@@ -35,11 +35,6 @@ use super::{
 };
 use crate::data::dataset::{Dataset, DatasetError, Split};
 
-/// What begins the last words of a run that was asked to end, and of nothing else that exits with 0: by it a watcher knows
-/// one.
-pub const STOPPED: &str = "Stopped and ";
-/// What is said of a run that has diverged, and of no other that fails: by it a watcher knows one.
-pub const DIVERGED: &str = "the run has diverged";
 /// What begins the line of a checkpoint that could not be saved, before its iteration, a colon and why.
 pub const NOT_SAVED: &str = "checkpoint not saved at iteration ";
 
@@ -85,7 +80,7 @@ pub enum Event {
         /// The file's length.
         bytes: u64,
     },
-    /// A checkpoint could not be written, and the run goes on.
+    /// A checkpoint could not be written; the run goes on, unless it was asked to stop.
     NotSaved {
         /// Iterations that are done.
         iter: u64,
@@ -122,8 +117,12 @@ pub enum Ending {
     Done,
     /// It was asked to stop, and saved what it had.
     Saved,
-    /// It was asked to stop when it had forgotten most of what it learnt, and left what was saved before.
-    NotSaved,
+    /// It was asked to stop and left what was saved before: it had forgotten most of what it learnt, or the disk did not
+    /// take it, which was told.
+    NotSaved {
+        /// The iteration of that; none where nothing was.
+        kept: Option<u64>,
+    },
 }
 
 /// What to do where a checkpoint cannot be written.
@@ -198,6 +197,12 @@ impl RunError {
             }
         }
     }
+}
+
+/// Why a checkpoint was not written, and what to try.
+fn why(error: &CheckpointError) -> String {
+    let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+    format!("{error}{hint}")
 }
 
 /// A loss, as a person reads it.
@@ -289,10 +294,19 @@ impl Run<'_> {
     fn stopped(&mut self, losses: &Losses, tell: &mut dyn FnMut(Event)) -> Result<Ending, RunError> {
         if let Some(lost) = losses.forgetting() {
             tell(Event::NotSaved { iter: self.state.iter_num, why: self.worth_nothing(lost) });
-            return Ok(Ending::NotSaved);
+            return Ok(Ending::NotSaved { kept: self.kept });
         }
-        if self.kept != Some(self.state.iter_num) {
-            self.save_or_fail(tell)?;
+        let iter = self.state.iter_num;
+        if self.kept == Some(iter) {
+            return Ok(Ending::Saved);
+        }
+        match self.save()? {
+            Ok(Written { bytes }) => tell(Event::Saved { iter, bytes }),
+            // Whoever asks for the end gets it.
+            Err(error) => {
+                tell(Event::NotSaved { iter, why: why(&error) });
+                return Ok(Ending::NotSaved { kept: self.kept });
+            }
         }
         Ok(Ending::Saved)
     }
@@ -337,10 +351,7 @@ impl Run<'_> {
         match self.save()? {
             Ok(Written { bytes }) => tell(Event::Saved { iter, bytes }),
             Err(error) if self.on_save_error == OnSaveError::Stop => return Err(RunError::Checkpoint { error, iter }),
-            Err(error) => {
-                let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
-                tell(Event::NotSaved { iter, why: format!("{error}{hint}") });
-            }
+            Err(error) => tell(Event::NotSaved { iter, why: why(&error) }),
         }
         Ok(ControlFlow::Continue(()))
     }

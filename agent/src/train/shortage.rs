@@ -12,9 +12,6 @@ use super::card::{Asked, Room};
 /// Processes that are named; the largest first, and the rest are counted.
 const HOLDERS_TOLD: usize = 4;
 
-/// What a shortage says, and nothing else that a run dies of: by it a watcher knows one.
-pub const MAY_BE_TAKEN: &str = " may be taken (";
-
 /// When it was found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {

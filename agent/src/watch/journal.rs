@@ -433,19 +433,15 @@ impl Journal {
         let visible = is_on_card.then(|| self.settings.visible.as_deref().unwrap_or("0"));
         let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(visible);
         let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
-        let is_too_little = words.as_deref().is_some_and(builtin::says_too_little);
-        let has_diverged = words.as_deref().is_some_and(builtin::says_diverged);
+        let cause = words.as_deref().and_then(builtin::cause);
         let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
         let killed = is_out_of_memory.then(|| text::RUN_KILLED.to_string());
         let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
         if !said.is_empty() {
             self.append(What::RunExplained { message: said.join("\n\n"), xid });
         }
-        if is_too_little {
-            return Some(Cause::OutOfGpuMemory);
-        }
-        if has_diverged {
-            return Some(Cause::Diverged);
+        if cause.is_some() {
+            return cause;
         }
         // Ours ends by that signal where somebody asks for its end before it listens, or does not wait for it to save.
         if self.builtin.is && ending == Ending::Killed(SIGTERM) {

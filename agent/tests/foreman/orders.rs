@@ -69,6 +69,27 @@ fn a_checkpoint_that_is_not_saved_is_told_while_the_run_goes_on() {
     agent.comes(&run, "stopped", was_stopped);
 }
 
+/// As on a full disk: nothing can be saved, and its end was wished for all the same.
+#[test]
+fn a_run_that_cannot_save_as_it_is_stopped_is_called_stopped_and_says_what_is_left() {
+    let owner = Owner::new();
+    fs::write(
+        owner.train.path().join("config/unsaved.py"),
+        format!("{MODEL}max_iters = 100000000\neval_interval = 1000000000\nlog_interval = 20\n"),
+    )
+    .expect("a config");
+    let agent = owner.serve();
+    let run = agent.order(&json!({ "config": "unsaved.py", "device": "cpu" }));
+    agent.comes(&run, "at work", |run| iter(run) > 20);
+    fs::create_dir(out(&owner, &run).join("ckpt.safetensors")).expect("it saved nothing yet");
+    agent.stop(&run);
+    let ended = agent.comes(&run, "stopped", was_stopped);
+    let why = ended["explanation"].as_str().unwrap_or_default();
+    assert!(why.contains("was not saved: ") && why.contains("There is none before it."), "{ended}");
+    let said = agent.log(&run);
+    assert!(said.contains("Stopped and not saved, and there is no checkpoint."), "{said}");
+}
+
 #[test]
 fn two_agents_of_a_user_share_its_devices() {
     let (owner, other) = (Owner::new(), Owner::new());

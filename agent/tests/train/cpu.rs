@@ -111,6 +111,34 @@ fn the_interrupt_key_finishes_the_iteration_saves_and_says_how_to_go_on() {
     assert_eq!(resumed.keys().next(), Some(&next), "nothing is done twice and nothing left out");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_that_cannot_save_as_it_is_stopped_says_which_checkpoint_is_the_last() {
+    let folder = folder();
+    finished(&mut tiny(folder.path(), &["--max_iters=3"]));
+    let more = ["--init_from=resume", "--max_iters=100000000", "--eval_interval=1000000000"];
+    let mut command = tiny(folder.path(), &more);
+    let mut child = command.spawn().expect("it starts");
+    // It goes on from iteration 4, whose line says that it was read.
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a line");
+    // No file takes the place of a folder, whoever the test runs as.
+    let place = folder.path().join("out/ckpt.safetensors");
+    fs::remove_file(&place).expect("it is there");
+    fs::create_dir(&place).expect("its place is free");
+    let reads = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
+    assert!(told.success());
+    let output = child.wait_with_output().expect("it ends");
+    reads.join().expect("it ends").expect("it can be read");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    for words in ["checkpoint not saved at iteration ", "the last checkpoint is that of iteration 4."] {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+}
+
 /// How often the program is killed.
 const KILLS: u64 = 200;
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::started::{finished, headroom, refused};
+use crate::started::{finished, folder, headroom, refused};
 
 const VRAM: &str = "--vram=11.69GiB";
 
@@ -46,6 +46,29 @@ fn a_plan_needs_neither_a_card_nor_data() {
         &["the run takes", "of a card of 4.00 GiB may be taken", "hint: --batch_size="],
     );
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "a plan leaves nothing");
+}
+
+/// Weights may have gigabytes, and a plan needs none of them.
+#[test]
+fn a_plan_reads_the_head_of_a_checkpoint_and_of_weights_alone() {
+    let folder = folder();
+    let shape = ["--n_layer=1", "--n_head=2", "--n_embd=8", "--block_size=8", "--batch_size=2", "--device=cpu"];
+    let learn = ["train", "--dataset=fox", "--max_iters=1", "--eval_interval=1", "--eval_iters=1", "--log_interval=1"];
+    finished(&mut command(&folder, &[&learn[..], &shape].concat()));
+    let path = folder.path().join("out/ckpt.safetensors");
+    let mut file = fs::read(&path).expect("it was saved");
+    let header = u64::from_le_bytes(file[..8].try_into().expect("eight bytes"));
+    let first = 8 + usize::try_from(header).expect("it is in memory");
+    file[first] ^= 1;
+    fs::write(&path, file).expect("it is written");
+    for from in [["--init_from=resume", "--max_iters=9"], ["--init_from=out", "--dataset=fox"]] {
+        let train = [&["train", "--device=cpu"][..], &from].concat();
+        refused(&mut command(&folder, &train), 1, &["is damaged"]);
+        let planned = finished(&mut command(&folder, &[&train[..], &["--plan", "--json"]].concat()));
+        let plan: Value = serde_json::from_slice(&planned.stdout).expect("JSON");
+        // 29 letters and 8 places of 8 channels, a block of 12 times 8 times 8 and its norms, and the last norm.
+        assert_eq!(plan["parameters"], 29 * 8 + 8 * 8 + 12 * 64 + 2 * 8 + 8, "{plan}");
+    }
 }
 
 #[test]

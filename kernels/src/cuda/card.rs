@@ -66,7 +66,10 @@ impl Card {
     }
 
     /// Refuses what the kernels cannot run on.
-    pub(super) fn check(&self) -> Result<(), CudaError> {
+    ///
+    /// # Errors
+    /// [`CudaError::CardTooOld`].
+    pub fn check(&self) -> Result<(), CudaError> {
         if self.capability < Capability::NEEDED {
             return Err(CudaError::CardTooOld { name: self.name.clone(), capability: self.capability });
         }

@@ -76,12 +76,17 @@ pub enum What {
         /// Which.
         checkpoint: Checkpoint,
     },
-    /// A checkpoint could not be saved; the run goes on.
+    /// A checkpoint could not be saved; the run goes on, unless it was asked to stop.
     RunNotSaved {
         /// Iterations that were done.
         iter: u64,
         /// What the system says, and what is left: a sentence or several, in English.
         message: String,
+    },
+    /// It waits to be gone on with, by another command than before.
+    RunCommand {
+        /// The command's words.
+        command: Vec<String>,
     },
     /// The agent goes on with it where its checkpoint is, or starts it when its turn has come.
     RunResumed {
@@ -241,6 +246,7 @@ impl What {
                 | Self::RunPlanned { .. }
                 | Self::RunUnplanned { .. }
                 | Self::RunSaved { .. }
+                | Self::RunCommand { .. }
                 | Self::RunMemory { .. }
                 | Self::RunDiagnosed { .. }
                 | Self::RunExplained { .. }

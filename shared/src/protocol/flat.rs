@@ -37,6 +37,7 @@ enum Kind {
     RunCheckpoint,
     RunSaved,
     RunNotSaved,
+    RunCommand,
     RunResumed,
     RunStopping,
     RunMemory,
@@ -142,6 +143,7 @@ impl TryFrom<FlatWhat> for What {
             Kind::RunNotSaved => {
                 Self::RunNotSaved { iter: needed(flat.iter, "iter")?, message: needed(flat.message, "message")? }
             }
+            Kind::RunCommand => Self::RunCommand { command: needed(flat.command, "command")? },
             Kind::RunResumed => Self::RunResumed { pid: flat.pid, command: flat.command.unwrap_or_default() },
             Kind::RunStopping => Self::RunStopping,
             Kind::RunMemory => Self::RunMemory { gpu: needed(gpu, "gpu")?, bytes: needed(flat.bytes, "bytes")? },

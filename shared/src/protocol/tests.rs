@@ -336,6 +336,7 @@ fn every_event_has_its_form() {
         What::RunSaved { checkpoint: Checkpoint { iter: 250, bytes: 130_000_000 } },
         What::RunResumed { pid: Some(4243), command: vec!["headroom".to_owned(), "train".to_owned()] },
         What::RunNotSaved { iter: 300, message: "The disk is full.".to_owned() },
+        What::RunCommand { command: vec!["headroom".to_owned(), "train".to_owned()] },
         status(RunStatus::stopped()),
         status(RunStatus::unqueued()),
         What::RunStopping,

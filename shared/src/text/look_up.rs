@@ -107,61 +107,124 @@ fn is_size(words: &str) -> bool {
     number.is_some_and(|number| is_number(&number.replacen('.', "", 1)))
 }
 
+/// A sentence that is of a text.
+#[derive(Debug)]
+struct Found<'s> {
+    key: Key,
+    arguments: Vec<Said<'s>>,
+}
+
+/// What stands in the place of an argument.
+#[derive(Debug)]
+enum Said<'s> {
+    /// The same in every language.
+    Words(&'s str),
+    /// A size, which has a decimal mark.
+    Size(&'s str),
+    /// Another text.
+    Text(Found<'s>),
+    /// Several, and what stands between them.
+    List(&'static str, Vec<Self>),
+}
+
+fn found(sentence: &str, depth: u32) -> Option<Found<'_>> {
+    if sentence.is_empty() || sentence.len() > SENTENCE_BYTES_MAX || depth > DEPTH_MAX {
+        return None;
+    }
+    all().iter().find_map(|known| of_text(known, sentence, depth))
+}
+
+fn of_text<'s>(known: &Known, sentence: &'s str, depth: u32) -> Option<Found<'s>> {
+    let arguments = known.arguments(sentence)?.into_iter().map(|(kind, words)| match kind {
+        Kind::Said => found(words, depth + 1).map(Said::Text),
+        Kind::Listed => Some(list(words, depth + 1)),
+        Kind::Number => is_number(words).then_some(Said::Words(words)),
+        Kind::Size => is_size(words).then_some(Said::Size(words)),
+        Kind::Any if is_size(words) => Some(Said::Size(words)),
+        Kind::Any => Some(found(words, depth + 1).map_or(Said::Words(words), Said::Text)),
+    });
+    Some(Found { key: known.key, arguments: arguments.collect::<Option<_>>()? })
+}
+
+/// Several in a row, or one.
+fn list(words: &str, depth: u32) -> Said<'_> {
+    if let Some(found) = found(words, depth) {
+        return Said::Text(found);
+    }
+    match SEPARATORS.into_iter().find(|separator| words.contains(separator)) {
+        // A part of what semicolons stand between may have commas.
+        Some(separator) if depth <= DEPTH_MAX => {
+            Said::List(separator, words.split(separator).map(|part| list(part, depth + 1)).collect())
+        }
+        None if is_size(words) => Said::Size(words),
+        _ => Said::Words(words),
+    }
+}
+
+impl Found<'_> {
+    fn append_to(&self, texts: &mut Vec<Text>) {
+        texts.push(self.key.into());
+        self.arguments.iter().for_each(|argument| argument.append_to(texts));
+    }
+}
+
+impl Said<'_> {
+    fn append_to(&self, texts: &mut Vec<Text>) {
+        match self {
+            Self::Words(_) | Self::Size(_) => {}
+            Self::Text(found) => found.append_to(texts),
+            Self::List(_, parts) => parts.iter().for_each(|part| part.append_to(texts)),
+        }
+    }
+}
+
+/// Which texts the lines of an English sentence of the agent's are of, with those within them: without their arguments,
+/// for [`Text::is`].
+#[must_use]
+pub fn texts_of(english: &str) -> Vec<Text> {
+    let mut texts = vec![];
+    english.split('\n').filter_map(|line| found(line, 0)).for_each(|found| found.append_to(&mut texts));
+    texts
+}
+
 impl Table {
     /// What English sentences of the agent's are in this table's language, each line for itself. A line that is of no
     /// text, as the words of a system or a driver, stays as it is.
     #[must_use]
     pub fn translated(&self, english: &str) -> String {
-        let lines = english.split('\n').map(|line| self.found(line, 0).unwrap_or_else(|| line.to_owned()));
+        let lines = english.split('\n');
+        let lines = lines.map(|line| found(line, 0).map_or_else(|| line.to_owned(), |found| self.text(&found)));
         lines.collect::<Vec<_>>().join("\n")
     }
 
     /// The same of a list of them, between semicolons or commas.
     #[must_use]
     pub fn translated_list(&self, english: &str) -> String {
-        self.list(english, 0)
+        self.said(&list(english, 0))
     }
 
-    fn found(&self, sentence: &str, depth: u32) -> Option<String> {
-        if sentence.is_empty() || sentence.len() > SENTENCE_BYTES_MAX || depth > DEPTH_MAX {
-            return None;
-        }
-        all().iter().find_map(|known| self.said_as(known, sentence, depth))
-    }
-
-    fn said_as(&self, known: &Known, sentence: &str, depth: u32) -> Option<String> {
-        let arguments = known.arguments(sentence)?;
-        let said = arguments.into_iter().map(|(kind, words)| match kind {
-            Kind::Said => self.found(words, depth + 1),
-            Kind::Listed => Some(self.list(words, depth + 1)),
-            Kind::Number => is_number(words).then(|| words.to_owned()),
-            Kind::Size => is_size(words).then(|| self.number(words)),
-            Kind::Any if is_size(words) => Some(self.number(words)),
-            Kind::Any => Some(self.found(words, depth + 1).unwrap_or_else(|| words.to_owned())),
-        });
-        let said: Vec<String> = said.collect::<Option<_>>()?;
+    fn text(&self, found: &Found<'_>) -> String {
+        let said: Vec<String> = found.arguments.iter().map(|argument| self.said(argument)).collect();
         let arguments: Vec<&dyn Argument> = said.iter().map(|argument| argument as &dyn Argument).collect();
-        Some(self.say(&Text::new(known.key, &arguments)))
+        self.say(&Text::new(found.key, &arguments))
     }
 
-    /// Several in a row, or one.
-    fn list(&self, words: &str, depth: u32) -> String {
-        if let Some(said) = self.found(words, depth) {
-            return said;
+    fn said(&self, said: &Said<'_>) -> String {
+        match said {
+            Said::Words(words) => (*words).to_owned(),
+            Said::Size(size) => self.number(size),
+            Said::Text(found) => self.text(found),
+            Said::List(separator, parts) => {
+                let mark = self.word(LIST_MARK);
+                // A full-width mark has its blank in itself.
+                let between = match *separator {
+                    ascii if mark.is_ascii() => ascii,
+                    ", " => mark,
+                    _ => FULL_WIDTH_SEMICOLON,
+                };
+                parts.iter().map(|part| self.said(part)).collect::<Vec<_>>().join(between)
+            }
         }
-        let Some(separator) = SEPARATORS.iter().find(|separator| words.contains(**separator)) else {
-            return if is_size(words) { self.number(words) } else { words.to_owned() };
-        };
-        let mark = self.word(LIST_MARK);
-        // A full-width mark has its blank in itself.
-        let between = match *separator {
-            ascii if mark.is_ascii() => ascii,
-            ", " => mark,
-            _ => FULL_WIDTH_SEMICOLON,
-        };
-        // A part of what semicolons stand between may have commas.
-        let parts = words.split(separator).map(|part| self.list(part, depth + 1));
-        if depth > DEPTH_MAX { words.to_owned() } else { parts.collect::<Vec<_>>().join(between) }
     }
 }
 
@@ -220,6 +283,20 @@ mod tests {
         assert!(said.contains("1,50 GiB") && !said.contains("process") && !said.contains("more"), "{said}");
         let japanese = table("ja").translated(&missing.to_string());
         assert!(japanese.contains('、') && !japanese.contains(", "), "{japanese}");
+    }
+
+    #[test]
+    fn a_sentence_is_known_by_its_texts_whatever_it_says() {
+        let apart = text::shortage_held(text::SHORTAGE_APART, "process 7");
+        let short = text::shortage_plan(size(1), size(2), "a card", size(3), size(4), apart);
+        let texts = texts_of(&format!("{short}\n\n{}", text::tries(text::TRY_CPU)));
+        let is_one = |text: Text| texts.iter().any(|found| found.is(&text));
+        assert!(texts[0].is(&short), "the whole is first");
+        assert!(
+            is_one(text::SHORTAGE_APART.into()) && is_one(text::holder_unnamed(0_u64)) && is_one(text::TRY_CPU.into())
+        );
+        assert_eq!(texts.len(), 6, "{texts:?}");
+        assert_eq!(texts_of("no space left on device"), []);
     }
 
     /// Names and paths come from outside.

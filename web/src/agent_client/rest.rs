@@ -178,11 +178,13 @@ pub async fn training(token: &str) -> Result<Training, Failed> {
     let config = |config: &JsValue| AllowedConfig {
         name: text_at(config, "name").unwrap_or_default(),
         dataset: text_at(config, "dataset"),
+        device: text_at(config, "device"),
         max_iters: None,
     };
     let device = |device: &JsValue| Device {
         name: text_at(device, "name").unwrap_or_default(),
         label: text_at(device, "label").unwrap_or_default(),
+        unavailable: text_at(device, "unavailable"),
     };
     Ok(Training {
         unavailable: text_at(&found, "unavailable"),

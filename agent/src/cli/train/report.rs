@@ -2,7 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
-use headroom_shared::{gpt::GptConfig, nanogpt::Value};
+use headroom_kernels::weights::Note;
+use headroom_shared::{
+    gpt::GptConfig,
+    nanogpt::Value,
+    text::{self, Text},
+};
 use serde_json::{Value as Json, json};
 
 use super::{engine::Engine, planned};
@@ -10,7 +15,6 @@ use crate::{
     cli::plan::options::Given,
     data::dataset::{Dataset, Split},
     train::{
-        pretrained::Pretrained,
         run::{Event, NOT_SAVED, Step},
         settings::RunSettings,
     },
@@ -40,9 +44,9 @@ pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, engine: &Eng
     )
 }
 
-/// Which weights a run starts from.
-pub fn weights(path: &Path, found: &Pretrained) -> String {
-    let notes: String = found.notes.iter().map(|note| format!("  {note}\n")).collect();
+/// Which weights a run starts from, and what is to be known of them.
+pub fn weights(path: &Path, notes: &[Note]) -> String {
+    let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
     format!("Weights: {}\n{notes}", path.display())
 }
 
@@ -107,6 +111,11 @@ fn span(time: Duration) -> String {
 pub fn done(run: &RunSettings) -> String {
     let dir = run.out_dir.display();
     format!("Done. Let it write:\n  headroom sample --ckpt {} --prompt \"Once\"\n", quoted(&dir.to_string()))
+}
+
+/// That it was stopped and left nothing new, with the iteration of the checkpoint that there is.
+pub fn not_saved(kept: Option<u64>) -> Text {
+    kept.map_or_else(|| text::STOPPED_UNSAVED_NONE.into(), text::stopped_unsaved)
 }
 
 /// The command that goes on with a run: the one that started it, with `--init_from=resume`.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use headroom_shared::{
-    gpt::{GptConfig, GptShape},
+    gpt::GptConfig,
     nanogpt::{Settings, Source, read},
     tokenizer::CharTokenizer,
 };
@@ -18,7 +18,7 @@ use crate::{
     },
     train::{
         STORIES,
-        checkpoint::{self, Checkpoint},
+        checkpoint::{self, Checkpoint, CheckpointError, Meta},
         keys::Keys,
         model::{self, Ids},
         pretrained::Pretrained,
@@ -63,7 +63,8 @@ impl Planned {
     /// # Errors
     /// Anything that a plan needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let Some((Keys { run, .. }, checkpoint)) = keys(given)? else { return Ok(None) };
+        // Of weights and of a checkpoint their headers say it all, and the rest may have gigabytes.
+        let Some((Keys { run, .. }, meta)) = keys(given, checkpoint::load_meta, |meta| meta)? else { return Ok(None) };
         let run = run?;
         let ids = match dataset::resolve(&run.dataset, Path::new(".")) {
             Ok(folder) => Ids::of(&Dataset::open(&folder)?),
@@ -73,14 +74,23 @@ impl Planned {
             }
             Err(_) => {
                 let count = u64::from(dataset::DEFAULT_VOCAB_SIZE);
-                if checkpoint.is_none() && !run.names_vocab_size && !matches!(run.init_from, InitFrom::Weights(_)) {
+                if meta.is_none() && !run.names_vocab_size && !matches!(run.init_from, InitFrom::Weights(_)) {
                     let name = &run.dataset;
                     print::note(&format!("The data set {name} is not here: planned with GPT-2's {count} tokens.\n"));
                 }
                 Ids { count, is_known: false }
             }
         };
-        let (gpt, _) = model_of(&run, ids, checkpoint.as_ref())?;
+        let gpt = match (&meta, &run.init_from) {
+            (Some(meta), _) => model::of_checkpoint(&run, ids, meta)?,
+            (None, InitFrom::Weights(name)) => {
+                let path = model::weights(name, Path::new("."))?;
+                let (weights, notes) = Pretrained::shape(&path).map_err(Error::from)?;
+                print::note(&report::weights(&path, &notes));
+                model::of_weights(&run, ids, weights)?
+            }
+            (None, InitFrom::Scratch | InitFrom::Resume) => model::fresh(&run, ids)?,
+        };
         let engine = Engine::of(request, &run, &gpt)?;
         Ok(Some(Self { run, gpt, engine }))
     }
@@ -92,7 +102,8 @@ impl Start {
     /// # Errors
     /// Anything that a run needs is missing.
     pub fn of(request: &Request, given: Vec<Source>) -> Result<Option<Self>, Error> {
-        let Some((Keys { settings, run }, checkpoint)) = keys(given)? else { return Ok(None) };
+        let read = keys(given, checkpoint::load, |checkpoint: &Checkpoint| &checkpoint.meta)?;
+        let Some((Keys { settings, run }, checkpoint)) = read else { return Ok(None) };
         let run = run?;
         let dataset = open(&run.dataset)?;
         let (gpt, weights) = model_of(&run, Ids::of(&dataset), checkpoint.as_ref())?;
@@ -102,15 +113,20 @@ impl Start {
     }
 }
 
-/// Reads what was given, and the checkpoint that it goes on from; none where it cannot be meant, which was said.
-fn keys(given: Vec<Source>) -> Result<Option<(Keys, Option<Checkpoint>)>, Error> {
+/// Reads what was given, and of the checkpoint that it goes on from what `load` does; none where it cannot be meant,
+/// which was said.
+fn keys<C>(
+    given: Vec<Source>,
+    load: impl FnOnce(&Path) -> Result<C, CheckpointError>,
+    meta: impl FnOnce(&C) -> &Meta,
+) -> Result<Option<(Keys, Option<C>)>, Error> {
     let mut keys = Keys::of(with_builtin(&given));
     let mut checkpoint = None;
     if let Ok(RunSettings { init_from: InitFrom::Resume, out_dir, .. }) = &keys.run
         && !keys.stops()
     {
-        let found = checkpoint::load(out_dir)?;
-        keys = Keys::of(with_checkpoint(&found, given));
+        let found = load(out_dir)?;
+        keys = Keys::of(with_checkpoint(meta(&found), given));
         checkpoint = Some(found);
     }
     Ok((!report_problems(&keys)).then_some((keys, checkpoint)))
@@ -129,9 +145,9 @@ fn with_builtin(given: &[Source]) -> Settings {
 }
 
 /// A checkpoint's keys, then what was given.
-fn with_checkpoint(checkpoint: &Checkpoint, given: Vec<Source>) -> Settings {
+fn with_checkpoint(checkpoint: &Meta, given: Vec<Source>) -> Settings {
     let mut kept = Settings::default();
-    for (key, value) in &checkpoint.meta.config {
+    for (key, value) in &checkpoint.config {
         // Where weights come from and what computes are of this start, and not of the run.
         if !["init_from", "device"].contains(&key.as_str())
             && let Some(value) = report::python(value)
@@ -168,15 +184,13 @@ fn model_of(
     checkpoint: Option<&Checkpoint>,
 ) -> Result<(GptConfig, Option<Vec<f32>>), Error> {
     if let Some(checkpoint) = checkpoint {
-        // The model is the checkpoint's; what it drops is the run's.
-        let shape = GptShape { dropout: run.shape.dropout, ..checkpoint.meta.gpt.shape() };
-        return Ok((model::enough(GptConfig::new(shape)?, run, ids)?, None));
+        return Ok((model::of_checkpoint(run, ids, &checkpoint.meta)?, None));
     }
     match &run.init_from {
         InitFrom::Weights(name) => {
             let path = model::weights(name, Path::new("."))?;
             let found = Pretrained::load(&path)?.fitted(run.shape.block_size, run.shape.dropout)?;
-            print::note(&report::weights(&path, &found));
+            print::note(&report::weights(&path, &found.notes));
             Ok((model::enough(found.config, run, ids)?, Some(found.params)))
         }
         InitFrom::Scratch | InitFrom::Resume => Ok((model::fresh(run, ids)?, None)),

@@ -58,16 +58,18 @@ impl Archive {
         })
     }
 
-    /// Puts a run of the agent's that has ended at the queue's end; gives it as it stands then.
+    /// Puts a run of the agent's that has ended at the queue's end, with the command that it is to go on by; gives it as
+    /// it stands then.
     ///
     /// # Errors
     /// There is none, it is not the agent's or has not ended, so many wait already, or history cannot be written.
-    pub fn queue_again(&self, id: &str, n_max: u64, now_ms: u64) -> Result<Run, Error> {
+    pub fn queue_again(&self, id: &str, command: Vec<String>, n_max: u64, now_ms: u64) -> Result<Run, Error> {
         self.change_training(id, |transaction, run, _| {
             if !run.status.has_ended() {
                 return Err(Refused::No(Error::NotEnded(id.to_owned())));
             }
             has_room(transaction, n_max)?;
+            happened(transaction, Some(id), &What::RunCommand { command }, now_ms)?;
             status(transaction, id, RunStatus::Queued, now_ms)
         })?;
         self.run(id)

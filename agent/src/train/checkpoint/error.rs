@@ -180,7 +180,9 @@ impl CheckpointError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::DiskFull { needed_bytes, .. } => text::try_free(text::size(*needed_bytes)).to_string(),
+            Self::DiskFull { needed_bytes, dir, .. } => {
+                text::try_free(text::size(*needed_bytes), dir.display().to_string()).to_string()
+            }
             Self::Busy { .. } => "give each run an --out_dir= of its own".to_owned(),
             Self::Folder { error, .. } | Self::Write { error, .. } => match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

@@ -57,6 +57,11 @@ fn saved(dir: &Path, checkpoint: &Checkpoint) -> Written {
     Store::open(dir).expect("a folder").save(&checkpoint.meta, checkpoint.tensors()).expect("space")
 }
 
+/// Saves one, for a test that needs it to be there.
+pub fn save_into(dir: &Path) {
+    saved(dir, &Trainer::new(TINY).checkpoint());
+}
+
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a folder");
     let mut names: Vec<_> =

@@ -4,16 +4,11 @@ use std::{ffi::OsString, path::Path};
 
 use headroom_shared::{
     hardware::{context, reported},
-    protocol::run::PlanSummary,
+    protocol::run::{Cause, PlanSummary},
+    text::{self, Text},
 };
 
-use crate::{
-    train::{
-        run::{DIVERGED, NOT_SAVED, STOPPED},
-        shortage::MAY_BE_TAKEN,
-    },
-    watch::planned::Card,
-};
+use crate::{train::run::NOT_SAVED, watch::planned::Card};
 
 /// What a plan calls the one phase that such a run has.
 const PHASE: &str = "training";
@@ -89,19 +84,32 @@ pub fn last_words(tail: &str) -> Option<String> {
     (!words.is_empty()).then(|| words.chars().take(LAST_WORD_CHARS_MAX).collect())
 }
 
-/// Whether last words are that a card's memory does not suffice.
-pub fn says_too_little(words: &str) -> bool {
-    words.contains(MAY_BE_TAKEN)
+/// What last words say that a run died of, by the texts that they are made of and not by their wording.
+pub fn cause(words: &str) -> Option<Cause> {
+    let too_little = [
+        text::shortage_plan("", "", "", "", "", ""),
+        text::shortage_allocation("", "", "", "", "", ""),
+        text::card_no_room("", ""),
+        text::card_out_of_memory("", ""),
+    ];
+    let diverged = [text::run_diverged("", "", ""), text::run_forgot("", "", "", "")];
+    let texts = text::texts_of(words);
+    let says = |one_of: &[Text]| texts.iter().any(|text| one_of.iter().any(|other| text.is(other)));
+    if says(&too_little) {
+        return Some(Cause::OutOfGpuMemory);
+    }
+    says(&diverged).then_some(Cause::Diverged)
 }
 
-/// Whether last words are that nothing was learnt any more.
-pub fn says_diverged(words: &str) -> bool {
-    words.contains(DIVERGED)
-}
-
-/// Whether it said that it was stopped.
+/// Whether it said that it was stopped, by the same.
 pub fn says_stopped(tail: &str) -> bool {
-    tail.lines().any(|line| line.starts_with(STOPPED))
+    let stopped = [
+        Text::from(text::STOPPED_SAVED),
+        text::STOPPED_UNBEGUN.into(),
+        text::stopped_unsaved(""),
+        text::STOPPED_UNSAVED_NONE.into(),
+    ];
+    text::texts_of(tail).iter().any(|text| stopped.iter().any(|other| text.is(other)))
 }
 
 /// The iteration of a checkpoint that could not be saved, and why, where a line says that.
@@ -134,7 +142,32 @@ mod tests {
         assert_eq!(not_saved(&line), Some((100, "no space left on device; make room")));
         assert_eq!(not_saved(&format!("{NOT_SAVED}x: y")), None);
         assert_eq!(not_saved("saving checkpoint to out"), None);
-        assert!(says_stopped(&format!("iter 3\n{STOPPED}saved. Go on with:\n")) && !says_stopped("iter 3\nDone.\n"));
+    }
+
+    /// Every sentence of an end is known, in whichever words it is said.
+    #[test]
+    fn an_end_is_known_by_its_text() {
+        let size = text::size(3 << 30);
+        let short = || text::shortage_plan(text::size(9), text::size(8), "a card", text::size(7), text::size(6), "");
+        for (words, died_of) in [
+            (text::shortage_held(text::card_no_room("a card", size), "process 7"), Some(Cause::OutOfGpuMemory)),
+            (text::run_diverged(text::DIVERGED_LOSS, 7_u64, "NaN"), Some(Cause::Diverged)),
+            (text::run_forgot("7.0", 200_u64, "3.3", 900_u64), Some(Cause::Diverged)),
+            (text::host_too_small(text::size(9), text::size(8)), None),
+        ] {
+            assert_eq!(cause(&format!("{words}\n\nhint: {}", text::TRY_SLOWER)), died_of, "{words}");
+        }
+        assert_eq!(cause(&short().to_string()), None, "it does not say what is missing");
+        assert_eq!(cause("the run has diverged, says another; 7 GiB of it may be taken ("), None);
+        for (said, is_end) in [
+            (text::STOPPED_SAVED.to_string(), true),
+            (text::STOPPED_UNBEGUN.to_string(), true),
+            (text::stopped_unsaved(7_u64).to_string(), true),
+            (text::STOPPED_UNSAVED_NONE.to_string(), true),
+            ("Done. Let it write:".to_owned(), false),
+        ] {
+            assert_eq!(says_stopped(&format!("iter 3: loss 1.0, time 1.00ms\n\n{said}\n  more\n")), is_end, "{said}");
+        }
     }
 
     #[test]

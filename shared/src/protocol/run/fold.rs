@@ -53,6 +53,7 @@ impl Run {
                 // What could not be saved before is in this one.
                 self.explanation = None;
             }
+            What::RunCommand { command } => self.command.clone_from(command),
             // The way back from an end, by the queue or at once: the same run, by another process.
             What::RunResumed { pid, command } => {
                 if !command.is_empty() {

@@ -12,7 +12,7 @@ pub struct Training {
     pub configs: Vec<AllowedConfig>,
     /// Data sets by their names.
     pub datasets: Vec<String>,
-    /// What can train, the one that is taken where none is named first.
+    /// What can train, the one that is taken where none is named first; behind the last that can, those that cannot.
     pub devices: Vec<Device>,
 }
 
@@ -24,6 +24,9 @@ pub struct AllowedConfig {
     /// The data set that it names, where that is an allowed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
+    /// The device that it names, where that is one of [`Training::devices`] that can train.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Its `max_iters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iters: Option<u64>,
@@ -36,6 +39,9 @@ pub struct Device {
     pub name: String,
     /// What a person calls it: the card's name.
     pub label: String,
+    /// Why it cannot train: a sentence, in English.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
 }
 
 /// What a run is started with: the body of `POST /api/runs`.
@@ -46,7 +52,7 @@ pub struct Order {
     /// The data set's, as [`Training::datasets`]; the config's own where none is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
-    /// The device's, as [`Device::name`]; the first one where none is named.
+    /// The device's, as [`Device::name`]; the config's own where none is named, or else the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// What the run is called.

@@ -1,6 +1,6 @@
 //! A run to start: which config, on what data, by which device; and the runs that wait for their cards.
 
-use headroom_shared::protocol::run::Training;
+use headroom_shared::protocol::run::{Device, Training};
 use leptos::prelude::*;
 
 use super::{
@@ -74,9 +74,15 @@ fn order(desk: Desk, training: Training) -> Part {
     };
     let config = move || desk.order.with(|order| order.config.clone());
     let name = move || desk.order.with(|order| order.name.clone()).unwrap_or_default();
-    let configs: Vec<_> = training.configs.iter().map(|config| (config.name.clone(), config.name.clone())).collect();
-    let datasets: Vec<_> = training.datasets.iter().map(|name| (name.clone(), name.clone())).collect();
-    let devices: Vec<_> = training.devices.iter().map(|device| (device.name.clone(), device.label.clone())).collect();
+    let named = |name: &String| Device { name: name.clone(), label: name.clone(), unavailable: None };
+    let configs: Vec<_> = training.configs.iter().map(|config| named(&config.name)).collect();
+    let datasets: Vec<_> = training.datasets.iter().map(named).collect();
+    let devices = training.devices.clone();
+    let unable: Vec<_> = devices
+        .iter()
+        .filter_map(|device| device.unavailable.as_ref().map(|why| format!("{}: {why}", device.label)))
+        .map(|said| view! { <p class="rig__hint" data-testid="unavailable">{said}</p> })
+        .collect();
     let chosen = desk.order.get_untracked();
     let take_config = Callback::new(move |name| desk.order.update(|order| choose_config(order, &training, name)));
     let take_dataset = Callback::new(move |name| desk.order.update(|order| order.dataset = Some(name)));
@@ -84,12 +90,14 @@ fn order(desk: Desk, training: Training) -> Part {
     view! {
         <form class="orders__form" on:submit=start novalidate>
             {select("start-config", text::RIG_CONFIG, configs, Some(&chosen.config), take_config)}
-            // A config brings its data set.
+            // A config brings its data set and its device.
             {part_of(config, move |_| {
-                let chosen = desk.order.with_untracked(|order| order.dataset.clone());
-                select("start-dataset", text::RIG_DATASET, datasets.clone(), chosen.as_deref(), take_dataset)
+                let order = desk.order.get_untracked();
+                view! {
+                    {select("start-dataset", text::RIG_DATASET, datasets.clone(), order.dataset.as_deref(), take_dataset)}
+                    {select("start-device", text::RIG_DEVICE, devices.clone(), order.device.as_deref(), take_device)}
+                }
             })}
-            {select("start-device", text::RIG_DEVICE, devices, chosen.device.as_deref(), take_device)}
             <label class="orders__field" for="start-name">
                 {t(text::RIG_RUN_NAME)}
                 <input class="input" id="start-name" autocomplete="off" maxlength=NAME_MAX prop:value=words(name)
@@ -99,25 +107,20 @@ fn order(desk: Desk, training: Training) -> Part {
                 {t(text::RIG_START_NOW)}
             </button>
         </form>
+        {unable}
         {said(desk, || START.to_owned())}
     }
     .into_part()
 }
 
-/// A list to choose from: what each is, and what it is called.
-fn select(
-    id: &'static str,
-    label: Key,
-    choices: Vec<(String, String)>,
-    chosen: Option<&str>,
-    take: Callback<String>,
-) -> Part {
+/// A list to choose from, with what cannot be chosen.
+fn select(id: &'static str, label: Key, choices: Vec<Device>, chosen: Option<&str>, take: Callback<String>) -> Part {
     let options: Vec<_> = choices
         .into_iter()
         .take(CHOICES_MAX)
-        .map(|(value, label)| {
-            let selected = chosen == Some(&*value);
-            view! { <option value=value selected=selected>{label}</option> }
+        .map(|Device { name, label, unavailable }| {
+            let selected = unavailable.is_none() && chosen == Some(&*name);
+            view! { <option value=name selected=selected disabled=unavailable.is_some()>{label}</option> }
         })
         .collect();
     view! {

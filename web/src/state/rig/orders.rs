@@ -1,6 +1,6 @@
 //! Runs that the agent starts for the page: what may be ordered, what can be asked of a run, and how each press stands.
 
-use headroom_shared::protocol::run::{Order, Run, RunStatus, Training};
+use headroom_shared::protocol::run::{Device, Order, Run, RunStatus, Training};
 
 use super::{Rig, Watched, names::called};
 use crate::{
@@ -35,17 +35,27 @@ pub fn fit(order: &mut Order, training: &Training) {
         choose_config(order, training, first);
     }
     if !order.dataset.as_ref().is_some_and(|name| training.datasets.contains(name)) {
-        choose_config(order, training, order.config.clone());
+        order.dataset = dataset_of(&order.config, training);
     }
-    if !training.devices.iter().any(|device| order.device.as_ref() == Some(&device.name)) {
-        order.device = training.devices.first().map(|device| device.name.clone());
+    let can = |device: &&Device| device.unavailable.is_none();
+    if !training.devices.iter().filter(can).any(|device| order.device.as_ref() == Some(&device.name)) {
+        order.device = device_of(&order.config, training);
     }
 }
 
-/// Another config, with the data set that it names.
+fn dataset_of(config: &str, training: &Training) -> Option<String> {
+    let own = training.configs.iter().find(|own| own.name == config).and_then(|own| own.dataset.clone());
+    own.or_else(|| training.datasets.first().cloned())
+}
+
+fn device_of(config: &str, training: &Training) -> Option<String> {
+    let own = training.configs.iter().find(|own| own.name == config).and_then(|own| own.device.clone());
+    own.or_else(|| training.devices.first().map(|device| device.name.clone()))
+}
+
+/// Another config, with the data set and the device that it names.
 pub fn choose_config(order: &mut Order, training: &Training, name: String) {
-    let own = training.configs.iter().find(|config| config.name == name).and_then(|config| config.dataset.clone());
-    order.dataset = own.or_else(|| training.datasets.first().cloned());
+    (order.dataset, order.device) = (dataset_of(&name, training), device_of(&name, training));
     order.config = name;
 }
 
@@ -206,7 +216,7 @@ impl Presses {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint, Device};
+    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint};
 
     use super::*;
     use crate::state::rig::sample::{T, run};
@@ -215,12 +225,13 @@ mod tests {
         let config = |name: &str, dataset: Option<&str>| AllowedConfig {
             name: name.to_owned(),
             dataset: dataset.map(str::to_owned),
+            device: (name == "slow").then(|| "cpu".to_owned()),
             max_iters: None,
         };
-        let device = |name: &str| Device { name: name.to_owned(), label: name.to_owned() };
+        let device = |name: &str| Device { name: name.to_owned(), label: name.to_owned(), unavailable: None };
         Training {
             unavailable: None,
-            configs: vec![config("tiny", None), config("gpt2", Some("owt"))],
+            configs: vec![config("tiny", None), config("gpt2", Some("owt")), config("slow", None)],
             datasets: vec!["builtin".to_owned(), "owt".to_owned()],
             devices: vec![device("cuda:0"), device("cpu")],
         }
@@ -245,13 +256,21 @@ mod tests {
             (order.config.as_str(), order.dataset.as_deref(), order.device.as_deref()),
             ("tiny", Some("builtin"), Some("cuda:0"))
         );
+        choose_config(&mut order, &training, "slow".to_owned());
+        assert_eq!(order.device.as_deref(), Some("cpu"));
         choose_config(&mut order, &training, "gpt2".to_owned());
-        assert_eq!(order.dataset.as_deref(), Some("owt"));
+        assert_eq!((order.dataset.as_deref(), order.device.as_deref()), (Some("owt"), Some("cuda:0")));
         (order.device, order.name) = (Some("cpu".to_owned()), Some("  mine ".to_owned()));
         let before = order.clone();
         fit(&mut order, &training);
         assert_eq!(order, before, "what can be taken stays");
         assert_eq!(made(&order).name.as_deref(), Some("mine"));
+        order.device = Some("cuda:0".to_owned());
+        let mut without = training.clone();
+        without.devices.rotate_left(1);
+        without.devices[1].unavailable = Some("there is no driver".to_owned());
+        fit(&mut order, &without);
+        assert_eq!(order.device.as_deref(), Some("cpu"), "what cannot train is not preselected");
         order.name = Some("  ".to_owned());
         assert_eq!(made(&order).name, None);
         fit(&mut order, &Training { datasets: vec!["builtin".to_owned()], ..training });
