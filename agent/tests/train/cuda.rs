@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use headroom_fake_cuda::{Card, FaultAt, Scenario};
+use headroom_fake_cuda::{Card, Determinism, Engine, FaultAt, Scenario};
 use headroom_fake_nvml::Stage;
 use headroom_shared::nanogpt::printed::{Printed, Reader};
 use serde_json::Value;
@@ -169,6 +169,48 @@ fn a_library_multiplies_where_there_is_one() {
     machine.play(&other);
     parts.extend(losses(&with(&["--init_from=resume", "--max_iters=5", "--out_dir=parts"]).stdout));
     assert_eq!(parts, whole);
+}
+
+/// Attention by the library: planned to the byte, tried before the run, and the losses are those of our kernels.
+#[test]
+fn attention_is_the_librarys_where_that_is_asked() {
+    let mut scenario = Scenario::default();
+    scenario.cudnn.engines =
+        vec![Engine { workspace_bytes: 0, millis: 0, determinism: Determinism::Repeats, wrong: false, plan: 0 }];
+    let machine = Machine::of(&scenario);
+    let library = headroom_fake_cuda::library().expect("it was built");
+    let with = |args: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda", "--dropout=0.0"], args].concat());
+        finished(command.env("HEADROOM_CUDNN", &library))
+    };
+    let own = with(&["--max_iters=4", "--out_dir=own"]);
+    assert!(said(&own).contains("Attention is computed by own kernels."), "{}", said(&own));
+
+    let plan: Value = serde_json::from_slice(&with(&["--attention=cudnn", "--plan"]).stdout).expect("JSON");
+    let name = plan["attention_by"].as_str().expect("a name");
+    assert!(name.starts_with("cuDNN 9.19.0 (") && name.ends_with(") as far as that is faster, else own kernels"));
+    let output = with(&["--attention=cudnn", "--max_iters=4"]);
+    let told = said(&output);
+    assert!(told.contains(&format!("Attention is computed by {name}.")), "{told}");
+    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    assert!(told.contains(" ms by cuDNN, ") && told.contains("attention is computed by cuDNN 9.19.0 ("), "{told}");
+    let (ours, theirs) = (losses(&own.stdout), losses(&output.stdout));
+    assert_eq!(ours.len(), theirs.len());
+    for (iter, loss) in &theirs {
+        let (loss, own) = (number(loss), number(&ours[iter]));
+        assert!((loss - own).abs() <= 4e-3 * own, "{loss} and {own} at {iter}");
+    }
+}
+
+#[test]
+fn an_attention_library_that_is_not_there_is_an_error() {
+    let machine = Machine::of(&Scenario::default());
+    let mut command = machine.tiny(&["--device=cuda", "--attention=cudnn", "--plan"]);
+    let output = command.env("HEADROOM_CUDNN", "/nowhere/libcudnn.so.9").output().expect("it runs");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("HEADROOM_CUDNN names a library that cannot be used: /nowhere/libcudnn.so.9"), "{told}");
+    assert!(told.contains("--attention=own"), "{told}");
 }
 
 #[test]
