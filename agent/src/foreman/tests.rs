@@ -95,7 +95,8 @@ fn a_config_is_trained_on_the_device_that_it_names() {
     assert_eq!(device(place.order(&of("slow.py")).expect("it is allowed")).as_deref(), Some("cpu"));
     // A name that is none of this machine's means nothing here.
     fs::write(&config, "dataset = 'fox'\ndevice = 'cuda:7'\n").expect("a config");
-    assert!(place.foreman.training().configs.iter().all(|config| config.device.is_none()));
+    let training = place.foreman.training();
+    assert_eq!(training.configs.iter().find(|config| config.name == "slow.py").and_then(|own| own.device.clone()), None);
 }
 
 #[test]
