@@ -139,7 +139,7 @@ impl Worded for Event {
         match &self.what {
             What::RunStarted { run } => run.has_words(),
             What::RunPlanned { plan } => plan.has_words(),
-            What::RunExplained { .. } | What::HistoryPaused { .. } => true,
+            What::RunExplained { .. } | What::RunNotSaved { .. } | What::HistoryPaused { .. } => true,
             _ => false,
         }
     }
@@ -148,7 +148,7 @@ impl Worded for Event {
         match &mut self.what {
             What::RunStarted { run } => run.word(spoken),
             What::RunPlanned { plan } => plan.word(spoken),
-            What::RunExplained { message, .. } => spoken.sentence(message),
+            What::RunExplained { message, .. } | What::RunNotSaved { message, .. } => spoken.sentence(message),
             What::HistoryPaused { reason } => spoken.sentence(reason),
             _ => {}
         }
