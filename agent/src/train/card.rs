@@ -90,7 +90,7 @@ impl CardError {
             Self::Cuda { error, .. } => Some(match &**error {
                 CudaError::NoDriver { .. } => shortage::joined(&[text::try_driver(cuda::driver::VARIABLE), cpu.into()]),
                 CudaError::DriverTooOld { .. } => {
-                    format!("install driver {} or newer; {cpu}", cuda::driver::NEEDED_RELEASE)
+                    shortage::joined(&[text::try_newer_driver(cuda::driver::NEEDED_RELEASE), cpu.into()])
                 }
                 CudaError::NoSuchCard { .. } => shortage::joined(&[text::TRY_DOCTOR.into(), cpu.into()]),
                 CudaError::NoRoomForContext { .. } => shortage::joined(&[text::TRY_END_ITS_HOLDERS.into(), cpu.into()]),
