@@ -252,7 +252,7 @@ fn a_run_that_waits_to_be_gone_on_with_has_the_command_that_it_goes_on_by() {
     let waits = place.foreman.resume(&run.id).expect("it has a checkpoint");
     let words = |word: &str| waits.command.iter().filter(|own| own.contains(word)).count();
     assert_eq!((waits.status, words("--init_from=resume"), words(place::CONFIG)), (RunStatus::Queued, 1, 0));
-    assert_eq!(archive.queued().expect("a queue"), [waits.clone()], "so history has it");
+    assert_eq!(archive.queued().expect("a queue"), slice::from_ref(&waits), "so history has it");
     assert_eq!(own_folder(&waits).expect("it is ours"), folder);
 }
 

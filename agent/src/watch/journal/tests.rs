@@ -149,7 +149,7 @@ fn why_a_checkpoint_was_not_saved_is_said_in_every_language() {
     print(&mut journal, &format!("{}7: {full}; {hint}\n", crate::train::run::NOT_SAVED), SECOND);
     let [What::RunNotSaved { iter: 7, message }] = &*kept.all() else { panic!("{:?}", kept.all()) };
     assert_eq!(
-        text::table("de").translated(&message),
+        text::table("de").translated(message),
         "Der Checkpoint von Iteration 7 wurde nicht gespeichert: die Festplatte ist voll: Ein Checkpoint von 5,0 MiB konnte \
          nicht nach out geschrieben werden; der vorige ist unversehrt; auf der Festplatte von out 5,0 MiB frei machen.\n\
          Davor gibt es keinen."
