@@ -4,13 +4,12 @@ use headroom_shared::{
     decimal,
     protocol::{
         alert::Settings,
-        history::{History, Metric},
         run::{Batches, Cause, Contradiction, Figure, Run, RunStatus},
     },
 };
 
 use super::{
-    Rig, Watched,
+    Rig, Watched, energy,
     processes::why_no_bytes,
     words::{duration, value, why},
 };
@@ -21,8 +20,6 @@ use crate::{
     },
     text::{self, Key, say, t},
 };
-
-const JOULES_PER_KWH: f64 = 3_600_000.0;
 
 /// A line of a panel.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,21 +103,8 @@ pub fn left_ms(run: &Run) -> Option<u64> {
     Some(left_ms)
 }
 
-/// What a card took over a history, in joules: its mean power over the times that were recorded.
-pub fn joules(history: &History) -> Option<f64> {
-    let power = Metric::Power.place();
-    let watts: Vec<f64> = history.series.get(power)?.mean.iter().flatten().copied().collect();
-    let seconds = history.step_ms as f64 / 1000.0;
-    (!watts.is_empty()).then(|| watts.iter().sum::<f64>() * seconds)
-}
-
-/// What a run took: as its watcher counted it, else what its cards' history comes to.
-fn energy(run: &Run, counted_joules: Option<f64>) -> Option<(f64, bool)> {
-    run.energy_joules.map(|joules| (joules, true)).or_else(|| Some((counted_joules?, false)))
-}
-
-/// The facts of a run. `counted_joules` is what its cards' history comes to so far.
-pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms: u64) -> Vec<Fact> {
+/// The facts of a run. `recorded_joules` is what its card's history comes to so far.
+pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_ms: u64) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name, value: String, note: String| facts.push(Fact { name, value, note });
     if let Some(last) = &run.last {
@@ -184,15 +168,7 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         };
         add(text::RIG_BUILTIN_PLAN, format::size(plan.max_memory_allocated), note);
     }
-    if let Some((joules, is_counted)) = energy(run, counted_joules) {
-        let kwh = joules / JOULES_PER_KWH;
-        let energy = amount(kwh, if kwh < 1.0 { 3 } else { 2 }, "kWh", is_counted);
-        let joules = if joules < 1e6 { value(joules / 1e3, 1, "kJ") } else { value(joules / 1e6, 2, "MJ") };
-        add(text::RIG_ENERGY, energy, joules);
-        if let Some(price) = settings.price_per_kwh.filter(|price| price.is_finite() && *price >= 0.0) {
-            add(text::RIG_COST, amount(kwh * price, 2, &settings.currency, is_counted), String::new());
-        }
-    }
+    facts.extend(energy::facts(run, settings, recorded_joules));
     facts
 }
 
@@ -207,17 +183,6 @@ pub fn not_given(rig: &Rig, run: &Run) -> Vec<Fact> {
         .into_iter()
         .filter_map(|(name, reason)| Some(Fact { name, value: "–".to_owned(), note: why(reason?).to_owned() }))
         .collect()
-}
-
-/// An amount with so many decimals: what is too little for them is less than the least of them, and is not nothing.
-fn amount(amount: f64, decimals: u32, unit: &str, is_counted: bool) -> String {
-    let least = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(0));
-    let (sign, shown) = match amount {
-        _ if amount > 0.0 && amount < least / 2.0 => ("<", least),
-        _ => (if is_counted { "" } else { "≈" }, amount),
-    };
-    let blank = if sign.is_empty() { "" } else { "\u{a0}" };
-    format!("{sign}{blank}{}", value(shown, decimals, unit))
 }
 
 /// Whether a run trains on the CPU, by what it was ordered with, its command or its config, where the last word counts.
@@ -238,7 +203,6 @@ fn is_on_cpu(run: &Run) -> bool {
 mod tests {
     use headroom_shared::protocol::{
         ServerMessage,
-        history::Series,
         reading::{Reading, Why},
         run::{Iteration, Order},
     };
@@ -388,25 +352,5 @@ mod tests {
             let said = unplanned(&run).expect("there is one");
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
-    }
-
-    #[test]
-    fn energy_costs_what_the_owner_says() {
-        let mut run = run("a");
-        let settings = Settings { price_per_kwh: Some(0.5), currency: "€".to_owned(), ..Settings::default() };
-        let mut series = vec![Series::default(); 7];
-        series[3].mean = vec![Some(200.0), None, Some(400.0)];
-        let history =
-            History { gpu: String::new(), from_ms: 0, to_ms: 0, step_ms: 10_000, times_ms: vec![0, 1, 2], series };
-        assert_eq!(joules(&history), Some(6000.0));
-        let so_far = facts(&run, &settings, Some(7_200_000.0), T);
-        assert_eq!(found(&so_far, text::RIG_ENERGY), "≈ 2.00 kWh");
-        assert_eq!(found(&so_far, text::RIG_COST), "≈ 1.00 €");
-        let little = facts(&run, &settings, Some(100.0), T);
-        assert_eq!(found(&little, text::RIG_ENERGY), "< 0.001 kWh");
-        assert_eq!(found(&little, text::RIG_COST), "< 0.01 €");
-        run.energy_joules = Some(360_000.0);
-        assert_eq!(found(&facts(&run, &settings, Some(1.0), T), text::RIG_ENERGY), "0.100 kWh");
-        assert_eq!(found(&facts(&run, &Settings::default(), None, T), text::RIG_COST), "");
     }
 }
