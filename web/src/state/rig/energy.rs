@@ -11,10 +11,10 @@ use crate::text;
 
 const JOULES_PER_KWH: f64 = 3_600_000.0;
 
-/// What a card took while a run went on, in joules: its mean power over the times that were recorded, and no time before
-/// the run began or after its end, which a history has too.
+/// What a card took while the newest part of a run went on, in joules: its mean power over the times that were recorded,
+/// and no time before it began or after its end, which a history has too.
 pub fn recorded_joules(run: &Run, history: &History, now_ms: u64) -> Option<f64> {
-    let (from_ms, to_ms) = (run.started_ms, run.ended_ms.unwrap_or(now_ms));
+    let (from_ms, to_ms) = run.part(now_ms)?;
     let power = &history.series.get(Metric::Power.place())?.mean;
     let joules = |(time_ms, watts): (&u64, &Option<f64>)| {
         let until_ms = time_ms.saturating_add(history.step_ms).min(to_ms);
@@ -25,9 +25,14 @@ pub fn recorded_joules(run: &Run, history: &History, now_ms: u64) -> Option<f64>
     (!joules.is_empty()).then(|| joules.iter().sum())
 }
 
-/// What a run took: as its watcher counted it, else what its card's history comes to.
+/// What a run took, and whether that is as its watchers counted it: of a part that none counted, or has counted so far, it
+/// is what its card's history comes to.
 fn energy(run: &Run, recorded_joules: Option<f64>) -> Option<(f64, bool)> {
-    run.energy_joules.map(|joules| (joules, true)).or_else(|| Some((recorded_joules?, false)))
+    let earlier = run.earlier.and_then(|earlier| earlier.energy_joules);
+    match (run.energy_joules, recorded_joules) {
+        (counted, Some(recorded)) if counted == earlier => Some((earlier.unwrap_or(0.0) + recorded, false)),
+        (counted, _) => counted.map(|joules| (joules, true)),
+    }
 }
 
 /// What a run took and what that cost, where that is known. `recorded_joules` is what its card's history comes to so far.
@@ -56,7 +61,10 @@ fn amount(amount: f64, decimals: u32, unit: &str, is_counted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::history::Series;
+    use headroom_shared::protocol::{
+        history::Series,
+        run::{Earlier, RunStatus},
+    };
 
     use super::*;
     use crate::{
@@ -89,6 +97,21 @@ mod tests {
         run.energy_joules = Some(360_000.0);
         assert_eq!(found(&facts(&run, &settings, Some(1.0)), text::RIG_ENERGY), "0.100 kWh");
         assert_eq!(found(&facts(&run, &Settings::default(), None), text::RIG_COST), "");
+    }
+
+    #[test]
+    fn a_part_that_goes_on_adds_to_what_was_counted_of_those_before() {
+        let earlier = Some(Earlier { took_ms: 5000, energy_joules: Some(360_000.0), since_ms: T + 20_000 });
+        let mut run = Run { energy_joules: Some(360_000.0), earlier, ..run("a") };
+        let history = history(10_000, &[Some(100.0), Some(200.0), Some(400.0)]);
+        let recorded = recorded_joules(&run, &history, T + 25_000);
+        assert_eq!(recorded, Some(2000.0), "neither the part before nor the pause");
+        let so_far = |run: &Run| found(&facts(run, &Settings::default(), Some(36_000.0)), text::RIG_ENERGY);
+        assert_eq!(so_far(&run), "≈ 0.110 kWh");
+        run.energy_joules = Some(720_000.0);
+        assert_eq!(so_far(&run), "0.200 kWh", "as it was counted");
+        run.status = RunStatus::Queued;
+        assert_eq!(recorded_joules(&run, &history, T + 25_000), None, "what waits takes nothing");
     }
 
     #[test]

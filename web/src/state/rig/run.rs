@@ -152,9 +152,8 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_m
     if let Some(left_ms) = left_ms(run) {
         add(text::RIG_TIME_LEFT, format!("≈{}{}", super::words::BLANK, duration(left_ms)), String::new());
     }
-    let end_ms = run.ended_ms.unwrap_or(now_ms);
-    if run.status != RunStatus::Queued {
-        add(text::RIG_DURATION, duration(end_ms.saturating_sub(run.started_ms)), String::new());
+    if let Some(took_ms) = run.took_ms(now_ms) {
+        add(text::RIG_DURATION, duration(took_ms), String::new());
     }
     if let Some(peak) = run.gpu_memory_peak_bytes {
         let note =
@@ -204,7 +203,7 @@ mod tests {
     use headroom_shared::protocol::{
         ServerMessage,
         reading::{Reading, Why},
-        run::{Iteration, Order},
+        run::{Earlier, Iteration, Order},
     };
 
     use super::*;
@@ -328,8 +327,10 @@ mod tests {
             rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, stopping_ms: None });
         }
         assert_eq!(current(&rig).map(|watched| watched.run.id.as_str()), Some("a"));
-        let waits = facts(&rig.runs[0].run, &Settings::default(), None, T + 5000);
-        assert_eq!(found(&waits, text::RIG_DURATION), "");
+        let lasts = |run: &Run| found(&facts(run, &Settings::default(), None, T + 5000), text::RIG_DURATION);
+        assert_eq!(lasts(&rig.runs[0].run), "", "it has not begun");
+        let earlier = Some(Earlier { took_ms: 60_000, energy_joules: None, since_ms: T + 3000 });
+        assert_eq!(lasts(&Run { earlier, ..rig.runs[1].run.clone() }), "1 min 2 s");
     }
 
     #[test]
