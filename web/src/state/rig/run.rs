@@ -4,7 +4,7 @@ use headroom_shared::{
     decimal,
     protocol::{
         alert::Settings,
-        run::{Batches, Cause, Contradiction, Figure, Run, RunStatus},
+        run::{Batches, Cause, Contradiction, Figure, Order, Run, RunStatus},
     },
 };
 
@@ -168,7 +168,19 @@ pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_m
         add(text::RIG_BUILTIN_PLAN, format::size(plan.max_memory_allocated), note);
     }
     facts.extend(energy::facts(run, settings, recorded_joules));
+    facts.extend(run.order.as_ref().map(ordered).unwrap_or_default());
     facts
+}
+
+/// What a run was ordered with.
+fn ordered(order: &Order) -> Vec<Fact> {
+    let names = [
+        (text::RIG_CONFIG, Some(&order.config)),
+        (text::RIG_DATASET, order.dataset.as_ref()),
+        (text::RIG_DEVICE, order.device.as_ref()),
+    ];
+    let fact = |(name, value): (Key, Option<&String>)| Some(Fact { name, value: value?.clone(), note: String::new() });
+    names.into_iter().filter_map(fact).collect()
 }
 
 /// What cannot be told of a run at work, since its card does not give what it is made of: each with a dash, and why.
@@ -203,7 +215,7 @@ mod tests {
     use headroom_shared::protocol::{
         ServerMessage,
         reading::{Reading, Why},
-        run::{Earlier, Iteration, Order},
+        run::{Earlier, Iteration},
     };
 
     use super::*;
@@ -231,6 +243,22 @@ mod tests {
             assert_eq!(found(&facts, name), expected);
         }
         assert_eq!(share_done(&run), Some(0.4));
+    }
+
+    #[test]
+    fn a_run_that_was_ordered_says_with_what() {
+        let order = Order {
+            config: "long.py".to_owned(),
+            dataset: Some("fox".to_owned()),
+            device: Some("cuda:1".to_owned()),
+            name: None,
+        };
+        let told = |order: Option<Order>| {
+            let facts = facts(&Run { order, ..run("a") }, &Settings::default(), None, T);
+            [text::RIG_CONFIG, text::RIG_DATASET, text::RIG_DEVICE].map(|name| found(&facts, name))
+        };
+        assert_eq!(told(Some(order)), ["long.py", "fox", "cuda:1"]);
+        assert_eq!(told(None), ["", "", ""], "nobody knows it of another's");
     }
 
     #[test]
