@@ -13,6 +13,8 @@ const PRESSES_MAX: usize = 32;
 /// The agent lets a run that was asked to end finish its iteration and save for so long; who asks again after it ends it
 /// at once.
 const STOP_MS: u64 = 30_000;
+/// The device that is no card.
+const CPU: &str = "cpu";
 /// The start's press has this name; a run's has its number.
 pub const START: &str = "";
 
@@ -51,6 +53,17 @@ fn dataset_of(config: &str, training: &Training) -> Option<String> {
 fn device_of(config: &str, training: &Training) -> Option<String> {
     let own = training.configs.iter().find(|own| own.name == config).and_then(|own| own.device.clone());
     own.or_else(|| training.devices.first().map(|device| device.name.clone()))
+}
+
+/// Devices as they are listed: by the card's name, and by its number too where there is more than one card, for they may
+/// be of one name.
+pub fn listed(devices: &[Device]) -> Vec<Device> {
+    let n_cards = devices.iter().filter(|device| device.name != CPU).count();
+    let listed = |device: &Device| match n_cards > 1 && device.name != CPU {
+        true => Device { label: format!("{} · {}", device.label, device.name), ..device.clone() },
+        false => device.clone(),
+    };
+    devices.iter().map(listed).collect()
 }
 
 /// Another config, with the data set and the device that it names.
@@ -275,6 +288,15 @@ mod tests {
         assert_eq!(made(&order).name, None);
         fit(&mut order, &Training { datasets: vec!["builtin".to_owned()], ..training });
         assert_eq!(order.dataset.as_deref(), Some("owt"), "as the config has it: the agent says what is wrong");
+    }
+
+    #[test]
+    fn cards_have_their_numbers_where_there_are_more_than_one() {
+        let device = |name: &str, label: &str| Device { name: name.into(), label: label.into(), unavailable: None };
+        let labels = |devices: &[Device]| listed(devices).into_iter().map(|device| device.label).collect::<Vec<_>>();
+        let devices = [device("cuda:1", "RTX 4070"), device("cpu", "CPU"), device("cuda:0", "RTX 4070")];
+        assert_eq!(labels(&devices), ["RTX 4070 · cuda:1", "CPU", "RTX 4070 · cuda:0"]);
+        assert_eq!(labels(&devices[..2]), ["RTX 4070", "CPU"]);
     }
 
     #[test]
