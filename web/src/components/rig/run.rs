@@ -15,6 +15,7 @@ use crate::{
             fetched::Fetched,
             memory::RunMemory,
             names::listed,
+            orders::waits,
             run::{self, Fact, facts, not_given, share_done},
         },
         rig_charts::{kind::Kind, plot::Frame},
@@ -65,8 +66,10 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
             desk.run_history.with(|fetched| energy::recorded_joules(run, fetched.of(&run.id).history()?, now_ms))
         };
         desk.settings.with(|settings| {
-            let told =
-                |run: &Run| [facts(run, settings, counted(run), now_ms), desk.look(|rig| not_given(rig, run))].concat();
+            let told = |run: &Run| {
+                let waits = desk.look(|rig| waits(rig, run, now_ms)).into_iter().collect();
+                [waits, facts(run, settings, counted(run), now_ms), desk.look(|rig| not_given(rig, run))].concat()
+            };
             of(desk, id, told).unwrap_or_default()
         })
     };

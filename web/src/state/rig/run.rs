@@ -196,6 +196,16 @@ pub fn not_given(rig: &Rig, run: &Run) -> Vec<Fact> {
         .collect()
 }
 
+/// What is said in place of a chart of losses: of a run that printed none, and either has ended or waits.
+pub fn without_losses(watched: &Watched) -> Option<Key> {
+    let status = watched.run.status;
+    match watched.is_whole && watched.losses.is_empty() {
+        true if status.has_ended() => Some(text::LOSSES_NEVER),
+        true if status == RunStatus::Queued => Some(text::LOSSES_NONE),
+        _ => None,
+    }
+}
+
 /// Whether a run trains on the CPU, by what it was ordered with, its command or its config, where the last word counts.
 fn is_on_cpu(run: &Run) -> bool {
     let said = |line: &str| {
@@ -359,6 +369,21 @@ mod tests {
         assert_eq!(lasts(&rig.runs[0].run), "", "it has not begun");
         let earlier = Some(Earlier { took_ms: 60_000, energy_joules: None, since_ms: T + 3000 });
         assert_eq!(lasts(&Run { earlier, ..rig.runs[1].run.clone() }), "1 min 2 s");
+    }
+
+    #[test]
+    fn a_run_that_printed_nothing_has_no_chart_unless_something_may_come() {
+        let of = |status: RunStatus, is_whole: bool| {
+            let losses = crate::state::rig_charts::losses::Losses::default();
+            Watched { run: Run { status, ..run("a") }, losses, is_whole, stopping_ms: None }
+        };
+        assert_eq!(without_losses(&of(RunStatus::exited(1), true)), Some(text::LOSSES_NEVER));
+        assert_eq!(without_losses(&of(RunStatus::Queued, true)), Some(text::LOSSES_NONE));
+        assert_eq!(without_losses(&of(RunStatus::Running, true)), None, "they may come");
+        assert_eq!(without_losses(&of(RunStatus::exited(1), false)), None, "they are on their way");
+        let mut evaluated = of(RunStatus::exited(1), true);
+        evaluated.losses.take_evaluation(0, Some(4.0), Some(4.0));
+        assert_eq!(without_losses(&evaluated), None);
     }
 
     #[test]
