@@ -133,7 +133,7 @@ pub enum What {
     RunStatus {
         /// How it stands now.
         status: RunStatus,
-        /// What its cards took.
+        /// What its cards took, since it was begun or gone on with.
         energy_joules: Option<f64>,
     },
     /// It was deleted.

@@ -58,9 +58,12 @@ pub struct Run {
     /// When its processes were first seen on a card: of its memory before that nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_since_ms: Option<u64>,
-    /// What its cards took while it ran, shares of other programs included.
+    /// What its cards took while it ran, in all its parts that were counted, shares of other programs included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_joules: Option<f64>,
+    /// Its parts that are over, where it was gone on with after an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
     /// What the plan of this very config says, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanSummary>,
@@ -83,6 +86,43 @@ pub struct Run {
     /// It has a checkpoint that the agent can give out and go on from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
+}
+
+impl Run {
+    /// From when to when its newest part went on, which without an end is now: nothing of a run that waits, or that was
+    /// taken out of the queue.
+    #[must_use]
+    pub fn part(&self, now_ms: u64) -> Option<(u64, u64)> {
+        let waits = self.status == RunStatus::Queued || self.status.cause() == Some(Cause::Unqueued);
+        (!waits).then(|| (self.since_ms(), self.ended_ms.unwrap_or(now_ms)))
+    }
+
+    /// When its newest part began, or the wait for it.
+    #[must_use]
+    pub fn since_ms(&self) -> u64 {
+        self.earlier.map_or(self.started_ms, |earlier| earlier.since_ms)
+    }
+
+    /// How long it went on in all its parts, in milliseconds, without the time between them; none where it never did.
+    #[must_use]
+    pub fn took_ms(&self, now_ms: u64) -> Option<u64> {
+        let earlier_ms = self.earlier.map(|earlier| earlier.took_ms);
+        let part_ms = self.part(now_ms).map(|(from_ms, to_ms)| to_ms.saturating_sub(from_ms));
+        earlier_ms.or(part_ms)?;
+        Some(earlier_ms.unwrap_or(0).saturating_add(part_ms.unwrap_or(0)))
+    }
+}
+
+/// The parts of a run that are over: it ended, and was gone on with from its checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// How long they went on, in milliseconds.
+    pub took_ms: u64,
+    /// What its cards took meanwhile; none where that was counted in none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_joules: Option<f64>,
+    /// When what follows them began: the wait for the next part, and then that part.
+    pub since_ms: u64,
 }
 
 /// A figure that a run prints and that its config, as it is planned, does not come to: the run is of another model or

@@ -14,8 +14,8 @@ use super::{
     host::HostSample,
     reading::{Reading, Why},
     run::{
-        Batches, Cause, Checkpoint, Contradiction, Diagnosis, Evaluation, Figure, Iteration, Order, PlanSummary, Run,
-        RunStatus, Wording,
+        Batches, Cause, Checkpoint, Contradiction, Diagnosis, Earlier, Evaluation, Figure, Iteration, Order,
+        PlanSummary, Run, RunStatus, Wording,
     },
     state::{DriverState, HistoryState, State},
     *,
@@ -179,6 +179,7 @@ fn run() -> Run {
         gpu_memory_peak_bytes: Some(6 * GIB),
         gpu_since_ms: None,
         energy_joules: Some(3600.0),
+        earlier: None,
         plan: Some(plan()),
         contradiction: None,
         oom: None,
@@ -426,6 +427,12 @@ fn throttle_reasons_are_nvmls() {
     // HwThermalSlowdown 0x40, HwPowerBrakeSlowdown 0x80, DisplayClockSetting 0x100.
     assert_eq!(Throttle::ALL.map(Throttle::bit), [1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100]);
     assert_eq!(Throttle::of(0x44).collect::<Vec<_>>(), [Throttle::PowerCap, Throttle::HardwareThermal]);
+}
+
+#[test]
+fn a_run_that_was_gone_on_with_says_what_its_earlier_parts_took() {
+    let earlier = Earlier { took_ms: 60_000, energy_joules: Some(1800.0), since_ms: START_MS + 3_600_000 };
+    check("run_gone_on", &Run { earlier: Some(earlier), ..run() });
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub mod run;
 pub mod status;
 pub mod writes;
 
-use headroom_shared::protocol::{Scope, alert::Settings, history::History, run::Order};
+use headroom_shared::protocol::{Scope, alert::Settings, run::Order};
 use leptos::prelude::*;
 
 use crate::state::{
@@ -23,6 +23,7 @@ use crate::state::{
         alerts::Form,
         compare::Compared,
         connection::Connection,
+        fetched::RunHistory,
         orders::{Act, Allowed, Presses},
         run::current,
     },
@@ -46,28 +47,6 @@ pub enum Ask {
     Start,
     /// This, of the run of that number.
     Act(String, Act),
-}
-
-/// A piece of history that was fetched, or why it was not.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Fetched {
-    /// It is on its way, or nobody asked.
-    #[default]
-    Nothing,
-    /// Here it is.
-    History(History),
-    /// In words.
-    Failed(String),
-}
-
-impl Fetched {
-    /// What was fetched.
-    pub const fn history(&self) -> Option<&History> {
-        match self {
-            Self::History(history) => Some(history),
-            _ => None,
-        }
-    }
 }
 
 /// What the agent answered when settings were asked for or kept.
@@ -104,8 +83,8 @@ pub struct Desk {
     pub ahead_ms: RwSignal<i64>,
     /// The run that a person chose.
     pub chosen_run: RwSignal<Option<String>>,
-    /// History of the shown run's card, over the run.
-    pub run_history: RwSignal<Fetched>,
+    /// History of a run's card over the run: of the one that is shown, once that was fetched.
+    pub run_history: RwSignal<RunHistory>,
     /// Why the losses of the shown run did not arrive.
     pub losses_fault: RwSignal<Option<String>>,
     /// What the owner set.
@@ -148,7 +127,7 @@ impl Desk {
             now_ms: RwSignal::new(now_ms),
             ahead_ms: RwSignal::new(0),
             chosen_run: RwSignal::new(None),
-            run_history: RwSignal::new(Fetched::Nothing),
+            run_history: RwSignal::new(RunHistory::default()),
             losses_fault: RwSignal::new(None),
             settings: RwSignal::new(Settings::default()),
             form: RwSignal::new(Form::default()),

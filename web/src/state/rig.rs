@@ -5,6 +5,8 @@ pub mod alerts;
 pub mod card;
 pub mod compare;
 pub mod connection;
+pub mod energy;
+pub mod fetched;
 pub mod link;
 pub mod memory;
 pub mod names;

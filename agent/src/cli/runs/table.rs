@@ -183,10 +183,8 @@ fn iter(run: &Run) -> String {
 
 fn took(run: &Run, now_ms: u64) -> String {
     // What waits takes no time yet.
-    if run.status == RunStatus::Queued {
-        return NONE.to_owned();
-    }
-    let seconds = run.ended_ms.unwrap_or(now_ms).saturating_sub(run.started_ms) / 1000;
+    let Some(took_ms) = run.took_ms(now_ms) else { return NONE.to_owned() };
+    let seconds = took_ms / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),
@@ -209,6 +207,8 @@ pub fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use headroom_shared::protocol::run::Earlier;
+
     use super::*;
 
     #[test]
@@ -241,6 +241,9 @@ mod tests {
             assert_eq!(took(&Run { ended_ms: Some(ms), ..run() }, 5), text);
         }
         assert_eq!(took(&run(), 61_000), "1 min 01 s");
+        let earlier = Some(Earlier { took_ms: 50_000, energy_joules: None, since_ms: 90_000 });
+        assert_eq!(took(&Run { earlier, ..run() }, 101_000), "1 min 01 s", "the pause is no part of it");
+        assert_eq!(took(&Run { status: RunStatus::Queued, ..run() }, 61_000), NONE);
         assert_eq!(took(&Run { started_ms: 9, ..run() }, 0), "0 s", "by a clock that was put back");
     }
 

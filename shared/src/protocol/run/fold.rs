@@ -1,6 +1,6 @@
 //! A run is what its events made of it: the one place that says how, for history and for a page that sees them live.
 
-use super::{Batches, Cause, Run, RunStatus};
+use super::{Batches, Cause, Earlier, Run, RunStatus};
 use crate::protocol::event::What;
 
 /// Cards of one run at most: more than a machine holds.
@@ -45,7 +45,9 @@ impl Run {
                 self.explanation = Some(message.clone());
             }
             What::RunStatus { status, energy_joules } => {
-                self.energy_joules = energy_joules.or(self.energy_joules);
+                // Whoever counts it knows of one part alone, and says it more than once.
+                let before = self.earlier.and_then(|earlier| earlier.energy_joules).unwrap_or(0.0);
+                self.energy_joules = energy_joules.map(|joules| before + joules).or(self.energy_joules);
                 self.stand(time_ms, *status);
             }
             What::RunSaved { checkpoint } => {
@@ -58,6 +60,10 @@ impl Run {
             What::RunResumed { pid, command } => {
                 if !command.is_empty() {
                     self.command.clone_from(command);
+                }
+                self.end_part(time_ms);
+                if let Some(earlier) = self.earlier.as_mut().filter(|_| self.status == RunStatus::Queued) {
+                    earlier.since_ms = time_ms;
                 }
                 // What waited has not begun before.
                 let is_first = self.status == RunStatus::Queued && self.last.is_none() && self.checkpoint.is_none();
@@ -84,10 +90,19 @@ impl Run {
         }
     }
 
+    /// Counts a part that has ended among those that are over: another follows, or waits from now on.
+    fn end_part(&mut self, time_ms: u64) {
+        let Some(took_ms) = self.ended_ms.and_then(|ended_ms| self.took_ms(ended_ms)) else { return };
+        self.earlier = Some(Earlier { took_ms, energy_joules: self.energy_joules, since_ms: time_ms });
+    }
+
     fn stand(&mut self, time_ms: u64, status: RunStatus) {
         let is_final = matches!(self.status, RunStatus::Exited { .. } | RunStatus::Killed { .. });
         if is_final && status != RunStatus::Queued {
             return;
+        }
+        if status == RunStatus::Queued {
+            self.end_part(time_ms);
         }
         // A watcher of an earlier version says it by the message alone.
         self.status = status.because(self.oom.as_ref().map(|_| Cause::OutOfGpuMemory));
@@ -231,10 +246,13 @@ mod tests {
     #[test]
     fn how_a_run_ended_is_final_unless_the_agent_goes_on_with_it() {
         for end in [RunStatus::exited(1), RunStatus::killed(9)] {
+            let earlier = Some(Earlier { took_ms: 1000, energy_joules: None, since_ms: 3000 });
             check(&[(2000, status(end, None)), (3000, status(RunStatus::Queued, None))], |run| {
-                run.status = RunStatus::Queued;
+                (run.status, run.earlier) = (RunStatus::Queued, earlier);
             });
-            check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7), command: vec![] })], |_| {});
+            check(&[(2000, status(end, None)), (3000, What::RunResumed { pid: Some(7), command: vec![] })], |run| {
+                run.earlier = earlier;
+            });
             let late = [RunStatus::Lost, RunStatus::Running, RunStatus::Stalled { since_ms: 1 }];
             let all: Vec<_> = [(2000, status(end, Some(50.0)))]
                 .into_iter()
@@ -264,8 +282,39 @@ mod tests {
         let command = vec!["headroom".to_owned(), "train".to_owned(), "--init_from=resume".to_owned()];
         run.apply(9000, &What::RunResumed { pid: Some(10), command: command.clone() });
         assert_eq!(std::mem::take(&mut run.command), command, "what it is computed with now");
-        let expected = Run { started_ms: 5000, pid: Some(10), checkpoint: Some(saved), ..begun() };
+        let earlier = Some(Earlier { took_ms: 2000, energy_joules: None, since_ms: 9000 });
+        let expected = Run { started_ms: 5000, pid: Some(10), checkpoint: Some(saved), earlier, ..begun() };
         assert_eq!(run, expected, "the same run");
+    }
+
+    #[test]
+    fn a_run_took_what_its_parts_did_and_no_pause() {
+        let mut run = begun();
+        let resumed = What::RunResumed { pid: Some(8), command: vec![] };
+        let stopped = |joules| status(RunStatus::stopped(), Some(joules));
+        let mut happens = |time_ms, what: &What| {
+            run.apply(time_ms, what);
+            (run.took_ms(time_ms + 100), run.energy_joules, run.since_ms())
+        };
+        assert_eq!(happens(3000, &stopped(2400.0)), (Some(2000), Some(2400.0), START_MS));
+        let queued = status(RunStatus::Queued, None);
+        assert_eq!(happens(50_000, &queued), (Some(2000), Some(2400.0), 50_000), "it waits");
+        assert_eq!(happens(60_000, &status(RunStatus::unqueued(), None)), (Some(2000), Some(2400.0), 50_000));
+        assert_eq!(happens(70_000, &queued), (Some(2000), Some(2400.0), 70_000));
+        assert_eq!(happens(80_000, &resumed), (Some(2100), Some(2400.0), 80_000));
+        let stalled = status(RunStatus::Stalled { since_ms: 80_500 }, Some(300.0));
+        assert_eq!(happens(81_000, &stalled), (Some(3100), Some(2700.0), 80_000));
+        assert_eq!(happens(84_000, &stopped(800.0)), (Some(6000), Some(3200.0), 80_000));
+        assert_eq!(happens(99_000, &resumed), (Some(6100), Some(3200.0), 99_000), "at once");
+        assert_eq!(happens(99_500, &status(RunStatus::exited(0), None)), (Some(6500), Some(3200.0), 99_000));
+    }
+
+    #[test]
+    fn what_never_ran_took_no_time() {
+        let mut run = Run { status: RunStatus::Queued, ..begun() };
+        assert_eq!((run.part(9000), run.took_ms(9000), run.since_ms()), (None, None, START_MS));
+        run.apply(8000, &status(RunStatus::unqueued(), None));
+        assert_eq!((run.part(9000), run.took_ms(9000)), (None, None));
     }
 
     #[test]

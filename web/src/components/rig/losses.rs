@@ -14,6 +14,7 @@ use crate::{
         Watched,
         compare::{Differences, differences},
         names::listed,
+        run::without_losses,
     },
     text::{self, say, t},
 };
@@ -43,13 +44,24 @@ pub fn losses(desk: Desk, id: StoredValue<String>) -> Part {
         }
     });
     let forget = Callback::new(move |other: String| desk.compared.update(|compared| compared.remove(&other)));
-    view! {
-        <div class="run__chart">
-            <LossChart losses others forget none />
-            {choice(desk, id)}
-            {table(desk, id)}
-        </div>
-    }
+    // An empty plot is a place for what may come, or for others.
+    let without = move || {
+        let of = |id: &String| {
+            desk.events(|rig| rig.runs.iter().find(|watched| watched.run.id == *id).and_then(without_losses))
+        };
+        id.with_value(of).filter(|_| others.with(Vec::is_empty))
+    };
+    part_of(without, move |without| match without {
+        Some(said) => view! { <p class="rig__hint" data-testid="no-losses">{t(said)}</p> }.into_part(),
+        None => view! {
+            <div class="run__chart">
+                <LossChart losses others forget none />
+                {choice(desk, id)}
+                {table(desk, id)}
+            </div>
+        }
+        .into_part(),
+    })
     .into_part()
 }
 

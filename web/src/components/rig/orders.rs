@@ -13,7 +13,7 @@ use crate::{
         dynamic::{IntoPart, Part, part, part_of, words},
         rig_charts::ZONE,
     },
-    state::rig::orders::{Act, Allowed, START, Waiting, choose_config, queue},
+    state::rig::orders::{Act, Allowed, START, Waiting, choose_config, listed, queue},
     text::{self, Key, say, t},
 };
 
@@ -77,7 +77,7 @@ fn order(desk: Desk, training: Training) -> Part {
     let named = |name: &String| Device { name: name.clone(), label: name.clone(), unavailable: None };
     let configs: Vec<_> = training.configs.iter().map(|config| named(&config.name)).collect();
     let datasets: Vec<_> = training.datasets.iter().map(named).collect();
-    let devices = training.devices.clone();
+    let devices = listed(&training.devices);
     let unable: Vec<_> = devices
         .iter()
         .filter_map(|device| device.unavailable.as_ref().map(|why| format!("{}: {why}", device.label)))

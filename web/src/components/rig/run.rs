@@ -3,7 +3,7 @@
 use headroom_shared::protocol::run::Run;
 use leptos::prelude::*;
 
-use super::{Desk, Fetched, acts::acts, losses::losses, oom::Oom};
+use super::{Desk, acts::acts, losses::losses, oom::Oom};
 use crate::{
     components::{
         dynamic::{IntoPart, part_of, words},
@@ -11,8 +11,11 @@ use crate::{
     },
     state::{
         rig::{
+            energy,
+            fetched::Fetched,
             memory::RunMemory,
             names::listed,
+            orders::waits,
             run::{self, Fact, facts, not_given, share_done},
         },
         rig_charts::{kind::Kind, plot::Frame},
@@ -58,11 +61,15 @@ fn shown(desk: Desk, id: String) -> impl IntoView {
         desk.events(|rig| rig.runs.iter().map(|w| (w.run.id.clone(), listed(rig, &w.run, ZONE))).collect::<Vec<_>>())
     };
     let all = move || {
-        let counted = desk.run_history.with(|fetched| fetched.history().and_then(run::joules));
         let now_ms = desk.agent_now_ms();
+        let counted = |run: &Run| {
+            desk.run_history.with(|fetched| energy::recorded_joules(run, fetched.of(&run.id).history()?, now_ms))
+        };
         desk.settings.with(|settings| {
-            let told =
-                |run: &Run| [facts(run, settings, counted, now_ms), desk.look(|rig| not_given(rig, run))].concat();
+            let told = |run: &Run| {
+                let waits = desk.look(|rig| waits(rig, run, now_ms)).into_iter().collect();
+                [waits, facts(run, settings, counted(run), now_ms), desk.look(|rig| not_given(rig, run))].concat()
+            };
             of(desk, id, told).unwrap_or_default()
         })
     };
@@ -127,11 +134,12 @@ fn memory(desk: Desk, id: StoredValue<String>) -> impl IntoView {
         desk.now_ms.track();
         let range = id.with_value(|id| desk.range_of_run(id))?;
         let frame = Frame { range, kind: Kind::Memory, width_px: width_of(node), zone: ZONE };
-        desk.run_history
-            .with(|fetched| id.with_value(|id| desk.slow(|rig| RunMemory::of(rig, id, fetched.history(), &frame))))
+        desk.run_history.with(|fetched| {
+            id.with_value(|id| desk.slow(|rig| RunMemory::of(rig, id, fetched.of(id).history(), &frame)))
+        })
     });
     let none = Signal::derive(move || {
-        desk.run_history.with(|fetched| match fetched {
+        desk.run_history.with(|fetched| match id.with_value(|id| fetched.of(id)) {
             Fetched::Nothing => t(text::HISTORY_LOADING).to_owned(),
             Fetched::History(_) => t(text::HISTORY_NOTHING).to_owned(),
             Fetched::Failed(why) => say(&text::history_failed(why.as_str())),

@@ -7,15 +7,13 @@ use std::{rc::Rc, time::Duration};
 use super::client::Client;
 use crate::{
     agent_client::rest,
-    components::{
-        rig::Fetched,
-        rig_charts::{Fetch, HistoryChart},
-    },
+    components::rig_charts::{Fetch, HistoryChart},
     state::{
         rig::{
             Rig,
             card::{Card, SECOND_MS},
             connection::Stage,
+            fetched::{Fetched, RunHistory},
             processes::{predicted_bytes, run_on},
             words,
         },
@@ -99,7 +97,7 @@ pub fn keep_history(client: Client) {
         spawn_local(async move {
             let fetched = fetch(client, &gpu, range).await;
             if of_run.get_untracked().is_some_and(|(now, ..)| now == id) {
-                desk.run_history.set(fetched);
+                desk.run_history.set(RunHistory::new(id, fetched));
             }
         });
     });

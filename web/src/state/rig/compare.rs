@@ -1,7 +1,12 @@
-//! Runs beside the one that is shown: which, and where their configs differ.
+//! Runs beside the one that is shown: which, and where what they were started with differs.
+
+use headroom_shared::protocol::run::Run;
 
 use super::{Rig, Watched, names::called};
-use crate::state::rig_charts::{loss_plot::Other, zone::Zone};
+use crate::{
+    state::rig_charts::{loss_plot::Other, zone::Zone},
+    text::{self, t},
+};
 
 /// Runs that are compared at most, besides the one that is shown: there are as many styles of line.
 pub const COMPARED_MAX: usize = 3;
@@ -50,19 +55,20 @@ impl Compared {
     }
 }
 
-/// A table of where configs differ.
+/// A table of where runs differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
     /// Names of the runs, the one that is shown first.
     pub names: Vec<String>,
-    /// Keys, with what each run has.
+    /// Keys of their configs, with what each run has.
     pub rows: Vec<(String, Vec<String>)>,
 }
 
-/// Where configs of runs differ; nothing where fewer than two have one.
+/// Where runs differ in their configs, and in the config, the data set and the device that the agent was told to start
+/// them with; nothing where that is known of fewer than two.
 pub fn differences(rig: &Rig, ids: &[String], zone: Zone) -> Option<Differences> {
     let run = |id: &String| rig.runs.iter().map(|watched| &watched.run).find(|run| run.id == *id);
-    let of = |run| Some((called(rig, run, ids, zone), values(run.config.as_ref()?)));
+    let of = |run| Some((called(rig, run, ids, zone), values(run)?));
     let (names, configs): (Vec<_>, Vec<_>) = ids.iter().filter_map(run).filter_map(of).unzip();
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in configs.iter().flatten() {
@@ -79,13 +85,26 @@ pub fn differences(rig: &Rig, ids: &[String], zone: Zone) -> Option<Differences>
 }
 
 /// What a config has under a key.
-fn in_config<'a>(config: &[(&str, &'a str)], key: &str) -> &'a str {
-    config.iter().rfind(|(name, _)| *name == key).map_or(NOT_SET, |found| found.1)
+fn in_config<'a>(config: &'a [(&str, String)], key: &str) -> &'a str {
+    config.iter().rfind(|(name, _)| *name == key).map_or(NOT_SET, |found| &found.1)
 }
 
-/// Keys of a config with their values, of which a later one counts: lines as a config file has them, or as nanoGPT prints them.
-fn values(config: &str) -> Vec<(&str, &str)> {
-    config.lines().filter_map(value).collect()
+/// Keys with their values, of which a later one counts: lines as a config file has them, or as nanoGPT prints them. What
+/// the run was ordered with counts before them, and is written as they are.
+fn values(run: &Run) -> Option<Vec<(&str, String)>> {
+    let mut values: Vec<(&str, String)> = Vec::new();
+    if let Some(order) = &run.order {
+        values.push((t(text::RIG_CONFIG), order.config.clone()));
+        let names = [("dataset", order.dataset.as_ref()), ("device", order.device.as_ref())];
+        values.extend(names.into_iter().filter_map(|(key, name)| Some((key, format!("'{}'", name?)))));
+    }
+    let n_ordered = values.len();
+    for (key, value) in run.config.iter().flat_map(|config| config.lines()).filter_map(value) {
+        if values[..n_ordered].iter().all(|(ordered, _)| *ordered != key) {
+            values.push((key, value.to_owned()));
+        }
+    }
+    (run.config.is_some() || run.order.is_some()).then_some(values)
 }
 
 fn value(line: &str) -> Option<(&str, &str)> {
@@ -100,6 +119,8 @@ fn value(line: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use headroom_shared::protocol::run::Order;
+
     use super::*;
     use crate::state::{rig::sample::run, rig_charts::losses::Losses};
 
@@ -108,11 +129,7 @@ mod tests {
     fn rig(configs: &[(&str, Option<&str>)]) -> Rig {
         let mut rig = Rig::default();
         for (id, config) in configs {
-            let run = headroom_shared::protocol::run::Run {
-                name: format!("run {id}"),
-                config: config.map(str::to_owned),
-                ..run(id)
-            };
+            let run = Run { name: format!("run {id}"), config: config.map(str::to_owned), ..run(id) };
             rig.runs.push(Watched { run, losses: Losses::default(), is_whole: true, stopping_ms: None });
         }
         rig
@@ -150,6 +167,25 @@ if a == b: x = 1
         assert_eq!(rows, [("batch_size", "12 | 8".to_owned()), ("out_dir", "'a#1' | –".to_owned())]);
         assert_eq!(differences(&rig, &ids[..2], UTC), None, "one has a config");
         assert_eq!(differences(&rig, &[ids[0].clone(), ids[0].clone()], UTC).map(|found| found.rows.len()), Some(0));
+    }
+
+    #[test]
+    fn what_runs_were_ordered_with_differs_where_their_configs_do_not() {
+        let mut rig =
+            rig(&[("a", Some("dataset = 'own'\nbatch_size = 8\n")), ("b", Some("batch_size = 8\n")), ("c", None)]);
+        for (watched, (dataset, device)) in rig.runs.iter_mut().zip([("fox", "cpu"), ("builtin", "cpu")]) {
+            let (dataset, device) = (Some(dataset.to_owned()), Some(device.to_owned()));
+            watched.run.order = Some(Order { config: "long.py".to_owned(), dataset, device, name: None });
+        }
+        rig.runs[2].run.order = Some(Order { config: "tiny".to_owned(), ..Order::default() });
+        let rows = |ids: &[&str]| {
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            let rows = differences(&rig, &ids, UTC).expect("they were ordered").rows;
+            rows.into_iter().map(|(key, values)| format!("{key}: {}", values.join(" | "))).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&["a", "b"]), ["dataset: 'fox' | 'builtin'"]);
+        let with_another = ["Config: long.py | tiny", "dataset: 'fox' | –", "device: 'cpu' | –", "batch_size: 8 | –"];
+        assert_eq!(rows(&["a", "c"]), with_another);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use headroom_shared::protocol::run::{Device, Order, Run, RunStatus, Training};
 
-use super::{Rig, Watched, names::called};
+use super::{Rig, Watched, names::called, run::Fact, words::duration};
 use crate::{
     state::{format, rig_charts::zone::Zone},
     text::{self, Key, say, t},
@@ -13,6 +13,8 @@ const PRESSES_MAX: usize = 32;
 /// The agent lets a run that was asked to end finish its iteration and save for so long; who asks again after it ends it
 /// at once.
 const STOP_MS: u64 = 30_000;
+/// The device that is no card.
+const CPU: &str = "cpu";
 /// The start's press has this name; a run's has its number.
 pub const START: &str = "";
 
@@ -51,6 +53,17 @@ fn dataset_of(config: &str, training: &Training) -> Option<String> {
 fn device_of(config: &str, training: &Training) -> Option<String> {
     let own = training.configs.iter().find(|own| own.name == config).and_then(|own| own.device.clone());
     own.or_else(|| training.devices.first().map(|device| device.name.clone()))
+}
+
+/// Devices as they are listed: by the card's name, and by its number too where there is more than one card, for they may
+/// be of one name.
+pub fn listed(devices: &[Device]) -> Vec<Device> {
+    let n_cards = devices.iter().filter(|device| device.name != CPU).count();
+    let listed = |device: &Device| match n_cards > 1 && device.name != CPU {
+        true => Device { label: format!("{} · {}", device.label, device.name), ..device.clone() },
+        false => device.clone(),
+    };
+    devices.iter().map(listed).collect()
 }
 
 /// Another config, with the data set and the device that it names.
@@ -151,17 +164,33 @@ pub struct Waiting {
     pub with: String,
 }
 
+/// Runs that wait, the next one first: who is gone on with is the last, however long ago it began.
+fn queued(rig: &Rig) -> Vec<&Run> {
+    // Newest first is how they are known.
+    let runs = rig.runs.iter().rev().map(|watched| &watched.run);
+    let mut queued: Vec<&Run> = runs.filter(|run| run.status == RunStatus::Queued).collect();
+    queued.sort_by_key(|run| run.since_ms());
+    queued
+}
+
+/// How long a run has waited for its card, and its place in the queue; nothing of one that does not wait.
+pub fn waits(rig: &Rig, run: &Run, now_ms: u64) -> Option<Fact> {
+    let queued = queued(rig);
+    let place = queued.iter().position(|other| other.id == run.id)? + 1;
+    let note = say(&text::rig_place(place, queued.len()));
+    Some(Fact { name: text::RIG_WAITS, value: duration(now_ms.saturating_sub(run.since_ms())), note })
+}
+
 /// Those that wait for their cards, the next one first.
 pub fn queue(rig: &Rig, zone: Zone) -> Vec<Waiting> {
-    // Newest first is how they are known.
-    let queued = || rig.runs.iter().rev().map(|w| &w.run).filter(|run| run.status == RunStatus::Queued);
+    let queued = queued(rig);
     let waiting = |run: &Run| {
         let order = run.order.clone().unwrap_or_default();
         let with: Vec<String> = [Some(order.config), order.dataset, order.device].into_iter().flatten().collect();
-        let name = called(rig, run, queued().map(|other| &other.id), zone);
+        let name = called(rig, run, queued.iter().map(|other| &other.id), zone);
         Waiting { id: run.id.clone(), name, with: with.join(" · ") }
     };
-    queued().map(waiting).collect()
+    queued.iter().copied().map(waiting).collect()
 }
 
 /// How a press stands.
@@ -216,7 +245,7 @@ impl Presses {
 
 #[cfg(test)]
 mod tests {
-    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint};
+    use headroom_shared::protocol::run::{AllowedConfig, Checkpoint, Earlier};
 
     use super::*;
     use crate::state::rig::sample::{T, run};
@@ -278,6 +307,15 @@ mod tests {
     }
 
     #[test]
+    fn cards_have_their_numbers_where_there_are_more_than_one() {
+        let device = |name: &str, label: &str| Device { name: name.into(), label: label.into(), unavailable: None };
+        let labels = |devices: &[Device]| listed(devices).into_iter().map(|device| device.label).collect::<Vec<_>>();
+        let devices = [device("cuda:1", "RTX 4070"), device("cpu", "CPU"), device("cuda:0", "RTX 4070")];
+        assert_eq!(labels(&devices), ["RTX 4070 · cuda:1", "CPU", "RTX 4070 · cuda:0"]);
+        assert_eq!(labels(&devices[..2]), ["RTX 4070", "CPU"]);
+    }
+
+    #[test]
     fn what_can_be_asked_is_what_the_run_allows() {
         let saved = |run: &mut Run| run.checkpoint = Some(Checkpoint { iter: 10, bytes: 3 << 20 });
         let ended = RunStatus::killed(15);
@@ -305,8 +343,16 @@ mod tests {
         {
             rig.runs.push(watched(status, |run| (run.id, run.started_ms) = (id.to_owned(), T + at)));
         }
-        let queue = queue(&rig, Zone(|_| 0));
-        assert_eq!(queue.iter().map(|waiting| waiting.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let order = |rig: &Rig| queue(rig, Zone(|_| 0)).into_iter().map(|waiting| waiting.id).collect::<Vec<_>>();
+        assert_eq!(order(&rig), ["b", "c"]);
+        let told = |rig: &Rig, at: usize| {
+            let fact = waits(rig, &rig.runs[at].run, T + 5003)?;
+            Some((fact.value.replace('\u{a0}', " "), fact.note))
+        };
+        assert_eq!(told(&rig, 0), Some(("5 s".to_owned(), "place 2 of 2 in the queue".to_owned())));
+        assert_eq!(told(&rig, 2), None, "it does not wait");
+        rig.runs[1].run.earlier = Some(Earlier { took_ms: 7, energy_joules: None, since_ms: T + 4 });
+        assert_eq!(order(&rig), ["c", "b"], "what is gone on with is the last");
     }
 
     #[test]

@@ -4,13 +4,12 @@ use headroom_shared::{
     decimal,
     protocol::{
         alert::Settings,
-        history::{History, Metric},
-        run::{Batches, Cause, Contradiction, Figure, Run, RunStatus},
+        run::{Batches, Cause, Contradiction, Figure, Order, Run, RunStatus},
     },
 };
 
 use super::{
-    Rig, Watched,
+    Rig, Watched, energy,
     processes::why_no_bytes,
     words::{duration, value, why},
 };
@@ -21,8 +20,6 @@ use crate::{
     },
     text::{self, Key, say, t},
 };
-
-const JOULES_PER_KWH: f64 = 3_600_000.0;
 
 /// A line of a panel.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,21 +103,8 @@ pub fn left_ms(run: &Run) -> Option<u64> {
     Some(left_ms)
 }
 
-/// What a card took over a history, in joules: its mean power over the times that were recorded.
-pub fn joules(history: &History) -> Option<f64> {
-    let power = Metric::Power.place();
-    let watts: Vec<f64> = history.series.get(power)?.mean.iter().flatten().copied().collect();
-    let seconds = history.step_ms as f64 / 1000.0;
-    (!watts.is_empty()).then(|| watts.iter().sum::<f64>() * seconds)
-}
-
-/// What a run took: as its watcher counted it, else what its cards' history comes to.
-fn energy(run: &Run, counted_joules: Option<f64>) -> Option<(f64, bool)> {
-    run.energy_joules.map(|joules| (joules, true)).or_else(|| Some((counted_joules?, false)))
-}
-
-/// The facts of a run. `counted_joules` is what its cards' history comes to so far.
-pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms: u64) -> Vec<Fact> {
+/// The facts of a run. `recorded_joules` is what its card's history comes to so far.
+pub fn facts(run: &Run, settings: &Settings, recorded_joules: Option<f64>, now_ms: u64) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name, value: String, note: String| facts.push(Fact { name, value, note });
     if let Some(last) = &run.last {
@@ -168,9 +152,8 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
     if let Some(left_ms) = left_ms(run) {
         add(text::RIG_TIME_LEFT, format!("≈{}{}", super::words::BLANK, duration(left_ms)), String::new());
     }
-    let end_ms = run.ended_ms.unwrap_or(now_ms);
-    if run.status != RunStatus::Queued {
-        add(text::RIG_DURATION, duration(end_ms.saturating_sub(run.started_ms)), String::new());
+    if let Some(took_ms) = run.took_ms(now_ms) {
+        add(text::RIG_DURATION, duration(took_ms), String::new());
     }
     if let Some(peak) = run.gpu_memory_peak_bytes {
         let note =
@@ -184,16 +167,20 @@ pub fn facts(run: &Run, settings: &Settings, counted_joules: Option<f64>, now_ms
         };
         add(text::RIG_BUILTIN_PLAN, format::size(plan.max_memory_allocated), note);
     }
-    if let Some((joules, is_counted)) = energy(run, counted_joules) {
-        let kwh = joules / JOULES_PER_KWH;
-        let energy = amount(kwh, if kwh < 1.0 { 3 } else { 2 }, "kWh", is_counted);
-        let joules = if joules < 1e6 { value(joules / 1e3, 1, "kJ") } else { value(joules / 1e6, 2, "MJ") };
-        add(text::RIG_ENERGY, energy, joules);
-        if let Some(price) = settings.price_per_kwh.filter(|price| price.is_finite() && *price >= 0.0) {
-            add(text::RIG_COST, amount(kwh * price, 2, &settings.currency, is_counted), String::new());
-        }
-    }
+    facts.extend(energy::facts(run, settings, recorded_joules));
+    facts.extend(run.order.as_ref().map(ordered).unwrap_or_default());
     facts
+}
+
+/// What a run was ordered with.
+fn ordered(order: &Order) -> Vec<Fact> {
+    let names = [
+        (text::RIG_CONFIG, Some(&order.config)),
+        (text::RIG_DATASET, order.dataset.as_ref()),
+        (text::RIG_DEVICE, order.device.as_ref()),
+    ];
+    let fact = |(name, value): (Key, Option<&String>)| Some(Fact { name, value: value?.clone(), note: String::new() });
+    names.into_iter().filter_map(fact).collect()
 }
 
 /// What cannot be told of a run at work, since its card does not give what it is made of: each with a dash, and why.
@@ -209,15 +196,14 @@ pub fn not_given(rig: &Rig, run: &Run) -> Vec<Fact> {
         .collect()
 }
 
-/// An amount with so many decimals: what is too little for them is less than the least of them, and is not nothing.
-fn amount(amount: f64, decimals: u32, unit: &str, is_counted: bool) -> String {
-    let least = 0.1_f64.powi(i32::try_from(decimals).unwrap_or(0));
-    let (sign, shown) = match amount {
-        _ if amount > 0.0 && amount < least / 2.0 => ("<", least),
-        _ => (if is_counted { "" } else { "≈" }, amount),
-    };
-    let blank = if sign.is_empty() { "" } else { "\u{a0}" };
-    format!("{sign}{blank}{}", value(shown, decimals, unit))
+/// What is said in place of a chart of losses: of a run that printed none, and either has ended or waits.
+pub fn without_losses(watched: &Watched) -> Option<Key> {
+    let status = watched.run.status;
+    match watched.is_whole && watched.losses.is_empty() {
+        true if status.has_ended() => Some(text::LOSSES_NEVER),
+        true if status == RunStatus::Queued => Some(text::LOSSES_NONE),
+        _ => None,
+    }
 }
 
 /// Whether a run trains on the CPU, by what it was ordered with, its command or its config, where the last word counts.
@@ -238,9 +224,8 @@ fn is_on_cpu(run: &Run) -> bool {
 mod tests {
     use headroom_shared::protocol::{
         ServerMessage,
-        history::Series,
         reading::{Reading, Why},
-        run::{Iteration, Order},
+        run::{Earlier, Iteration},
     };
 
     use super::*;
@@ -268,6 +253,22 @@ mod tests {
             assert_eq!(found(&facts, name), expected);
         }
         assert_eq!(share_done(&run), Some(0.4));
+    }
+
+    #[test]
+    fn a_run_that_was_ordered_says_with_what() {
+        let order = Order {
+            config: "long.py".to_owned(),
+            dataset: Some("fox".to_owned()),
+            device: Some("cuda:1".to_owned()),
+            name: None,
+        };
+        let told = |order: Option<Order>| {
+            let facts = facts(&Run { order, ..run("a") }, &Settings::default(), None, T);
+            [text::RIG_CONFIG, text::RIG_DATASET, text::RIG_DEVICE].map(|name| found(&facts, name))
+        };
+        assert_eq!(told(Some(order)), ["long.py", "fox", "cuda:1"]);
+        assert_eq!(told(None), ["", "", ""], "nobody knows it of another's");
     }
 
     #[test]
@@ -364,8 +365,25 @@ mod tests {
             rig.runs.push(Watched { run: Run { status, ..run(id) }, losses, is_whole: true, stopping_ms: None });
         }
         assert_eq!(current(&rig).map(|watched| watched.run.id.as_str()), Some("a"));
-        let waits = facts(&rig.runs[0].run, &Settings::default(), None, T + 5000);
-        assert_eq!(found(&waits, text::RIG_DURATION), "");
+        let lasts = |run: &Run| found(&facts(run, &Settings::default(), None, T + 5000), text::RIG_DURATION);
+        assert_eq!(lasts(&rig.runs[0].run), "", "it has not begun");
+        let earlier = Some(Earlier { took_ms: 60_000, energy_joules: None, since_ms: T + 3000 });
+        assert_eq!(lasts(&Run { earlier, ..rig.runs[1].run.clone() }), "1 min 2 s");
+    }
+
+    #[test]
+    fn a_run_that_printed_nothing_has_no_chart_unless_something_may_come() {
+        let of = |status: RunStatus, is_whole: bool| {
+            let losses = crate::state::rig_charts::losses::Losses::default();
+            Watched { run: Run { status, ..run("a") }, losses, is_whole, stopping_ms: None }
+        };
+        assert_eq!(without_losses(&of(RunStatus::exited(1), true)), Some(text::LOSSES_NEVER));
+        assert_eq!(without_losses(&of(RunStatus::Queued, true)), Some(text::LOSSES_NONE));
+        assert_eq!(without_losses(&of(RunStatus::Running, true)), None, "they may come");
+        assert_eq!(without_losses(&of(RunStatus::exited(1), false)), None, "they are on their way");
+        let mut evaluated = of(RunStatus::exited(1), true);
+        evaluated.losses.take_evaluation(0, Some(4.0), Some(4.0));
+        assert_eq!(without_losses(&evaluated), None);
     }
 
     #[test]
@@ -388,25 +406,5 @@ mod tests {
             let said = unplanned(&run).expect("there is one");
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
-    }
-
-    #[test]
-    fn energy_costs_what_the_owner_says() {
-        let mut run = run("a");
-        let settings = Settings { price_per_kwh: Some(0.5), currency: "€".to_owned(), ..Settings::default() };
-        let mut series = vec![Series::default(); 7];
-        series[3].mean = vec![Some(200.0), None, Some(400.0)];
-        let history =
-            History { gpu: String::new(), from_ms: 0, to_ms: 0, step_ms: 10_000, times_ms: vec![0, 1, 2], series };
-        assert_eq!(joules(&history), Some(6000.0));
-        let so_far = facts(&run, &settings, Some(7_200_000.0), T);
-        assert_eq!(found(&so_far, text::RIG_ENERGY), "≈ 2.00 kWh");
-        assert_eq!(found(&so_far, text::RIG_COST), "≈ 1.00 €");
-        let little = facts(&run, &settings, Some(100.0), T);
-        assert_eq!(found(&little, text::RIG_ENERGY), "< 0.001 kWh");
-        assert_eq!(found(&little, text::RIG_COST), "< 0.01 €");
-        run.energy_joules = Some(360_000.0);
-        assert_eq!(found(&facts(&run, &settings, Some(1.0), T), text::RIG_ENERGY), "0.100 kWh");
-        assert_eq!(found(&facts(&run, &Settings::default(), None, T), text::RIG_COST), "");
     }
 }

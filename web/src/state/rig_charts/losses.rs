@@ -44,6 +44,11 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Whether nothing was printed.
+    pub const fn is_empty(&self) -> bool {
+        self.iterations.is_empty() && self.evaluations.is_empty()
+    }
+
     /// Takes what an event says of losses.
     pub fn take(&mut self, what: &What) {
         match what {

@@ -234,6 +234,7 @@ fn run() -> Run {
         gpu_memory_peak_bytes: Some(6 * GIB),
         gpu_since_ms: None,
         energy_joules: Some(3600.0),
+        earlier: None,
         plan: Some(PlanSummary {
             card: "RTX 4070".to_owned(),
             fits: true,
