@@ -61,7 +61,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     // Before anything that takes its time.
     let stop = interrupts().map_err(super::Error::from)?;
     let Some(mut start) = Start::of(&request, given).map_err(super::Error::from)? else { return Ok(Exit::Usage) };
-    start.train(&request, &stop).map_err(super::Error::from)
+    let trained = start.train(&request, &stop);
+    trained.map_err(|error| start.engine.explained(error)).map_err(super::Error::from)
 }
 
 impl Start {

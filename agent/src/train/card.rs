@@ -342,6 +342,12 @@ impl Chosen {
         )
     }
 
+    /// Who else is on the card; nobody where the driver does not say.
+    #[must_use]
+    pub fn holders(&self) -> Vec<Process> {
+        telemetry::holders(&self.device.card().uuid).unwrap_or_default()
+    }
+
     fn shortage(&self, room: Room, moment: Moment, asked: &Asked<'_>) -> Box<Shortage> {
         let card = self.device.card();
         let name = format!("{} (cuda:{})", card.name, card.index);

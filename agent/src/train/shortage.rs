@@ -103,7 +103,7 @@ pub(super) fn joined(tries: &[Text]) -> String {
 }
 
 /// A sentence with who holds memory; as it is where nobody is known to.
-pub(super) fn held(missing: String, holders: &[Process]) -> String {
+pub fn held(missing: String, holders: &[Process]) -> String {
     if holders.is_empty() {
         return missing;
     }

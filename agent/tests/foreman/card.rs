@@ -146,7 +146,14 @@ fn a_run_that_a_full_card_has_no_room_for_says_who_fills_it_and_the_next_has_its
     });
     let none = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&none, "refused", is("exited"));
+    assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
     explained(&refused, &["has no room for another process", "process 1073741824 with 960 MiB"]);
+    // Nor where it is gone once the run has its own.
+    rig.play(&Scenario { fault: Some(FaultAt { launch: 60, code: 2 }), ..Scenario::default() });
+    let later = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
+    let refused = agent.comes(&later, "refused", is("exited"));
+    assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
+    explained(&refused, &["the card's memory has run out", "process 1073741824 with 960 MiB"]);
 }
 
 /// Nobody trains on it.

@@ -366,6 +366,30 @@ fn memory_that_is_taken_between_plan_and_allocation_is_told() {
     assert!(!machine.path("out").exists(), "nothing was half-started");
 }
 
+/// Code of kernels and room of their threads are the driver's to find, beside the arena.
+#[test]
+fn memory_that_is_gone_after_the_allocation_is_told_with_who_holds_it() {
+    let machine = Machine::of(&Scenario { no_modules_after: Some(0), ..Scenario::default() });
+    let nvml = held_by_another(&machine);
+    let held = "the card's memory has run out; others on the card: process 1073741824 with 1.17 GiB";
+    let run = |more: &[&str], words: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda"], more].concat());
+        command.env("HEADROOM_NVML", &nvml).env("HEADROOM_CUBLASLT", "off");
+        refused(&mut command, 1, &[&[held, "hint: end what holds memory"], words].concat())
+    };
+    let said = run(&[], &["the driver refuses kernels/ptx/adamw_update.ptx with out of memory"]);
+    assert!(!said.contains("as planned") && !machine.path("out").exists(), "nothing was half-started: {said}");
+
+    // What a run launches is there before its first iteration.
+    machine.play(&Scenario { no_modules_after: Some(1), ..Scenario::default() });
+    let mut command = machine.tiny(&["--device=cuda", "--dropout=0.1", "--max_iters=3"]);
+    finished(command.env("HEADROOM_CUBLASLT", "off"));
+
+    machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 2 }), ..Scenario::default() });
+    let words = ["could not be computed: ", "hint: end what holds memory; the checkpoint of iteration 4 is kept"];
+    run(&["--init_from=resume", "--max_iters=1000"], &words);
+}
+
 #[test]
 fn a_machine_without_a_card_that_can_trains_on_its_cpu_and_says_why() {
     let machine = Machine::of(&Scenario::default());

@@ -141,6 +141,17 @@ impl Engine {
         }
     }
 
+    /// Why a run ended, with who else is on the card where its memory ran out.
+    #[must_use]
+    pub fn explained(&self, error: Error) -> Error {
+        match self {
+            Self::Card(chosen) if error.is_out_of_memory() => {
+                Error::OutOfMemory { error: Box::new(error), holders: chosen.holders() }
+            }
+            _ => error,
+        }
+    }
+
     /// Allocates the run, all of it at once.
     ///
     /// # Errors

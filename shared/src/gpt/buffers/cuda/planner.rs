@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What a run leaves of the memory that is free as it is planned. Code of kernels and room of their threads come out of
-/// it when a kernel is launched first, some 100 MiB with cuBLASLt's, and a desktop takes and gives back as much.
+/// it as they are loaded and launched first, some 100 MiB with cuBLASLt's, and a desktop takes and gives back as much.
 pub const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Not even the least there is fits.
