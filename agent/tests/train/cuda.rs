@@ -327,7 +327,7 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     let words = [
         "the run takes",
         "with everything computed again, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken",
-        "80 MiB are free, of which 256 MiB are left alone",
+        "80 MiB are free, and 256 MiB are left alone",
         "are missing; others on the card: process 1073741824 with 1.17 GiB",
         "hint: end what holds memory; --device=cpu",
     ];

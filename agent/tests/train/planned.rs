@@ -71,6 +71,22 @@ fn a_plan_reads_the_head_of_a_checkpoint_and_of_weights_alone() {
     }
 }
 
+/// Of a single block, to compute all of it again can take more than to compute less.
+#[test]
+fn what_does_not_fit_is_the_least_that_the_calculator_has() {
+    let folder = TempDir::new().expect("a folder");
+    let shape = ["--n_layer=1", "--n_head=16", "--n_embd=1920", "--block_size=1024", "--batch_size=64", "--vram=4GiB"];
+    let of = |words: &[&str]| -> Value {
+        let output = command(&folder, &[words, &shape].concat()).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let trained = of(&["train", "--plan", "--json", "--dataset=none"]);
+    let calculated = of(&["plan", "--json", "--dtype=bfloat16"]);
+    assert_eq!(trained["bytes"], calculated["builtin"]["allocated_bytes"]);
+    assert_eq!((&trained["recompute"], &trained["fits"]), (&serde_json::json!(["gelu"]), &false.into()));
+}
+
 #[test]
 fn without_a_size_the_cpu_is_planned_and_said() {
     let folder = TempDir::new().expect("a folder");

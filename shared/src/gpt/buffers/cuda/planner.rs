@@ -73,7 +73,11 @@ pub fn size(config: &GptConfig, batch_size: u64, free_bytes: u64) -> Result<Size
     size_with(config, batch_size, free_bytes, Libraries::NONE)
 }
 
-fn size_with(
+/// The same where others than our kernels may multiply matrices and compute attention.
+///
+/// # Errors
+/// As [`size`].
+pub fn size_with(
     config: &GptConfig,
     batch_size: u64,
     free_bytes: u64,
