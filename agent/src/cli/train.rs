@@ -119,7 +119,8 @@ impl Start {
             }
         })?;
         match ending {
-            Ending::Done => print::note(&report::done(&self.run)),
+            Ending::Done { kept: Some(_) } => print::note(&report::done(&self.run, &self.dataset)),
+            Ending::Done { kept: None } => print::note(report::DONE_UNSAVED),
             Ending::Saved => {
                 let command = report::resume_command(&request.given, &self.run.out_dir);
                 print::note(&format!("\n{}\n  {command}\n", text::STOPPED_SAVED));

@@ -107,10 +107,19 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// What to do with what was learnt.
-pub fn done(run: &RunSettings) -> String {
-    let dir = run.out_dir.display();
-    format!("Done. Let it write:\n  headroom sample --ckpt {} --prompt \"Once\"\n", quoted(&dir.to_string()))
+/// What is said at the end where there is no checkpoint, as after an evaluation alone.
+pub const DONE_UNSAVED: &str = "Done, and nothing was saved.\n";
+
+/// A word that stories begin with.
+const PROMPT: &str = "Once";
+
+/// What to do with what was learnt and saved.
+pub fn done(run: &RunSettings, dataset: &Dataset) -> String {
+    let dir = quoted(&run.out_dir.display().to_string());
+    // Not every data set has its characters.
+    let is_known = dataset.tokenizer().is_ok_and(|tokenizer| tokenizer.encode(PROMPT).is_ok());
+    let prompt = if is_known { format!(" --prompt \"{PROMPT}\"") } else { String::new() };
+    format!("Done. Let it write:\n  headroom sample --ckpt {dir}{prompt}\n")
 }
 
 /// That it was stopped and left nothing new, with the iteration of the checkpoint that there is.
