@@ -122,7 +122,7 @@ impl Start {
             Ending::Done { kept: Some(_) } => print::note(&report::done(&self.run, &self.dataset)),
             Ending::Done { kept: None } => print::note(report::DONE_UNSAVED),
             Ending::Saved => {
-                let command = report::resume_command(&request.given, &self.run.out_dir);
+                let command = report::resume_command(request, &self.run.out_dir);
                 print::note(&format!("\n{}\n  {command}\n", text::STOPPED_SAVED));
             }
             Ending::NotSaved { kept } => print::note(&format!("\n{}\n", report::not_saved(kept))),
