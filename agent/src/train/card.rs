@@ -82,6 +82,14 @@ impl From<CudaError> for CardError {
 }
 
 impl CardError {
+    /// Whether this machine has no card that any run could take.
+    #[must_use]
+    pub fn is_without_card(&self) -> bool {
+        use CudaError::{CardTooOld, DriverTooOld, NoCard, NoDriver, NotTheDriver};
+        let Self::Cuda { error, .. } = self else { return false };
+        matches!(**error, NoCard | NoDriver { .. } | NotTheDriver { .. } | DriverTooOld { .. } | CardTooOld { .. })
+    }
+
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
