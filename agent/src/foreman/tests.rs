@@ -95,7 +95,9 @@ fn a_config_is_trained_on_the_device_that_it_names() {
     assert_eq!(device(place.order(&of("slow.py")).expect("it is allowed")).as_deref(), Some("cpu"));
     // A name that is none of this machine's means nothing here.
     fs::write(&config, "dataset = 'fox'\ndevice = 'cuda:7'\n").expect("a config");
-    assert!(place.foreman.training().configs.iter().all(|config| config.device.is_none()));
+    let training = place.foreman.training();
+    let slow = training.configs.iter().find(|config| config.name == "slow.py").expect("it is there");
+    assert_eq!(slow.device, None);
 }
 
 #[test]
@@ -232,7 +234,7 @@ fn a_run_that_waits_to_be_gone_on_with_has_the_command_that_it_goes_on_by() {
     let waits = place.foreman.resume(&run.id).expect("it has a checkpoint");
     let words = |word: &str| waits.command.iter().filter(|own| own.contains(word)).count();
     assert_eq!((waits.status, words("--init_from=resume"), words(place::CONFIG)), (RunStatus::Queued, 1, 0));
-    assert_eq!(archive.queued().expect("a queue"), [waits.clone()], "so history has it");
+    assert_eq!(archive.queued().expect("a queue"), slice::from_ref(&waits), "so history has it");
     assert_eq!(own_folder(&waits).expect("it is ours"), folder);
 }
 
