@@ -1,10 +1,11 @@
 //! What `headroom train` would say of an order, asked before there is a run of it: a run that waits for hours and then
 //! ends at its first line, or trains something else than its config says, is nobody's wish.
 //!
-//! Whether it fits is not asked: what is free now is not what is free in its turn.
+//! Whether it fits is not asked: what is free now is not what is free in its turn. Whether any card trains it is.
 
 use std::path::Path;
 
+use headroom_kernels::cuda;
 use headroom_shared::{
     nanogpt::{Problem, Severity, Source, defaults},
     text,
@@ -12,11 +13,13 @@ use headroom_shared::{
 
 use super::{Error, allowed::Config};
 use crate::{
-    data::dataset::{Dataset, DatasetError, Split},
+    data::dataset::{self, Dataset, DatasetError, Split},
     train::{
+        card::CardError,
+        device::Wanted,
         keys::Keys,
         model::{self, Ids},
-        settings::{InitFrom, RunSettings},
+        settings::{InitFrom, Precision},
     },
 };
 
@@ -69,15 +72,27 @@ pub fn check(new: New<'_>) -> Result<Vec<String>, Error> {
         let hint = Some(text::TRY_RESUME_ITSELF.to_string());
         return Err(of_key("init_from", text::ORDER_RESUMES.to_string(), hint));
     }
-    if let Some(folder) = new.dataset {
+    let is_on_card = matches!(run.device, Wanted::Cuda(_));
+    let of_card = |key, error: CardError| of_key(key, error.to_string(), error.hint());
+    if is_on_card && run.precision == Some(Precision::Float32) {
+        return Err(of_card("dtype", CardError::Float32));
+    }
+    let weights_key = if matches!(run.init_from, InitFrom::Weights(_)) { "init_from" } else { "vocab_size" };
+    let shape =
+        |ids| model::check(run, ids, new.root).map_err(|error| of_key(weights_key, error.to_string(), error.hint()));
+    let gpt = if let Some(folder) = new.dataset {
         let of_data = |error: DatasetError| of_key("block_size", error.to_string(), error.hint());
         let dataset = Dataset::open(folder).map_err(of_data)?;
-        let key = if matches!(run.init_from, InitFrom::Weights(_)) { "init_from" } else { "vocab_size" };
-        let gpt = model::check(run, Ids::of(&dataset), new.root)
-            .map_err(|error| of_key(key, error.to_string(), error.hint()))?;
+        let gpt = shape(Ids::of(&dataset))?;
         has_rows(&dataset, gpt.block_size()).map_err(of_data)?;
+        gpt
     } else {
-        has_weights(run, new.root).map_err(|error| of_key("init_from", error.to_string(), error.hint()))?;
+        // How many tokens there will be changes neither whether it is a model nor which kernels take it.
+        shape(Ids { count: u64::from(dataset::DEFAULT_VOCAB_SIZE), is_known: false })?
+    };
+    if is_on_card {
+        let key = if run.init_from == InitFrom::Scratch { "n_embd" } else { "init_from" };
+        cuda::shape::check(&gpt).map_err(|error| of_card(key, error.into()))?;
     }
     Ok(told(&rest, keys.settings.problems.omitted()))
 }
@@ -86,14 +101,6 @@ pub fn check(new: New<'_>) -> Result<Vec<String>, Error> {
 fn has_rows(dataset: &Dataset, block_size: u64) -> Result<(), DatasetError> {
     let block_size = usize::try_from(block_size).unwrap_or(usize::MAX);
     [Split::Train, Split::Val].into_iter().try_for_each(|split| dataset.n_offsets(split, block_size).map(drop))
-}
-
-/// Without data, whether there are the weights that it starts from.
-fn has_weights(run: &RunSettings, root: &Path) -> Result<(), model::ModelError> {
-    match &run.init_from {
-        InitFrom::Weights(name) => model::weights(name, root).map(drop),
-        InitFrom::Scratch | InitFrom::Resume => Ok(()),
-    }
 }
 
 /// Problems in a line each, the first ones.

@@ -369,7 +369,7 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     let words = [
         "the run takes",
         "with everything computed again, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken",
-        "80 MiB are free, of which 256 MiB are left alone",
+        "80 MiB are free, and 256 MiB are left alone",
         "are missing; others on the card: process 1073741824 with 1.17 GiB",
         "hint: end what holds memory; --device=cpu",
     ];
@@ -406,6 +406,30 @@ fn memory_that_is_taken_between_plan_and_allocation_is_told() {
     let words = ["that were planned", "are free no more", "process 1073741824 with 1.17 GiB"];
     refused(machine.tiny(&["--device=cuda"]).env("HEADROOM_NVML", nvml), 1, &words);
     assert!(!machine.path("out").exists(), "nothing was half-started");
+}
+
+/// Code of kernels and room of their threads are the driver's to find, beside the arena.
+#[test]
+fn memory_that_is_gone_after_the_allocation_is_told_with_who_holds_it() {
+    let machine = Machine::of(&Scenario { no_modules_after: Some(0), ..Scenario::default() });
+    let nvml = held_by_another(&machine);
+    let held = "the card's memory has run out; others on the card: process 1073741824 with 1.17 GiB";
+    let run = |more: &[&str], words: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda"], more].concat());
+        command.env("HEADROOM_NVML", &nvml).env("HEADROOM_CUBLASLT", "off");
+        refused(&mut command, 1, &[&[held, "hint: end what holds memory"], words].concat())
+    };
+    let said = run(&[], &["the driver refuses kernels/ptx/adamw_update.ptx with out of memory"]);
+    assert!(!said.contains("as planned") && !machine.path("out").exists(), "nothing was half-started: {said}");
+
+    // What a run launches is there before its first iteration.
+    machine.play(&Scenario { no_modules_after: Some(1), ..Scenario::default() });
+    let mut command = machine.tiny(&["--device=cuda", "--dropout=0.1", "--max_iters=3"]);
+    finished(command.env("HEADROOM_CUBLASLT", "off"));
+
+    machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 2 }), ..Scenario::default() });
+    let words = ["could not be computed: ", "hint: end what holds memory; the checkpoint of iteration 4 is kept"];
+    run(&["--init_from=resume", "--max_iters=1000"], &words);
 }
 
 #[test]
