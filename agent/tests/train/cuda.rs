@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use headroom_fake_cuda::{Card, Determinism, Engine, FaultAt, Scenario};
+use headroom_fake_cuda::{Card, FaultAt, Scenario};
 use headroom_fake_nvml::Stage;
 use headroom_shared::nanogpt::printed::{Printed, Reader};
 use serde_json::Value;
@@ -35,27 +35,27 @@ const TINY: [&str; 15] = [
 ];
 
 /// A machine: a folder with a data set, a driver, and no NVML unless a test has one.
-struct Machine {
+pub struct Machine {
     folder: TempDir,
     drivers: TempDir,
 }
 
 impl Machine {
-    fn of(scenario: &Scenario) -> Self {
+    pub fn of(scenario: &Scenario) -> Self {
         let machine = Self { folder: folder(), drivers: TempDir::new().expect("a folder") };
         machine.play(scenario);
         machine
     }
 
-    fn play(&self, scenario: &Scenario) {
+    pub fn play(&self, scenario: &Scenario) {
         scenario.play(self.drivers.path()).expect("the library was built");
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn headroom(&self, args: &[&str]) -> Command {
+    pub fn headroom(&self, args: &[&str]) -> Command {
         let mut command = headroom(self.folder.path(), args);
         command.env("HEADROOM_CUDA", headroom_fake_cuda::library().expect("it was built"));
         command.env(headroom_fake_cuda::VARIABLE, self.drivers.path().join("scenario.json"));
@@ -65,13 +65,13 @@ impl Machine {
         command
     }
 
-    fn tiny(&self, more: &[&str]) -> Command {
+    pub fn tiny(&self, more: &[&str]) -> Command {
         self.headroom(&[&TINY, more].concat())
     }
 
     /// What a plan says.
     #[track_caller]
-    fn plan(&self, more: &[&str]) -> Value {
+    pub fn plan(&self, more: &[&str]) -> Value {
         let output = finished(&mut self.tiny(&[more, &["--plan"]].concat()));
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
@@ -83,13 +83,13 @@ fn card(total_bytes: u64, others_bytes: u64) -> Scenario {
     Scenario { cards: vec![card], ..Scenario::default() }
 }
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn number(digits: &str) -> f64 {
+pub fn number(digits: &str) -> f64 {
     digits.parse().expect("a number")
 }
 
@@ -125,104 +125,6 @@ fn a_run_on_a_card_learns_in_the_memory_that_was_planned() {
     for key in ["lr", "gradient_norm", "tokens_per_second", "mfu"] {
         assert!(step[key].as_f64().is_some_and(|number| number > 0.0), "{key} of {step}");
     }
-}
-
-/// The library's room is planned, and a run that goes on multiplies as the one before, whatever is fastest by then.
-#[test]
-fn a_library_multiplies_where_there_is_one() {
-    let machine = Machine::of(&Scenario::default());
-    let library = headroom_fake_cuda::library().expect("it was built");
-    let with = |args: &[&str]| {
-        let mut command = machine.tiny(&[&["--device=cuda"], args].concat());
-        finished(command.env("HEADROOM_CUBLASLT", &library))
-    };
-    let own = machine.plan(&["--device=cuda"]);
-    let plan: Value = serde_json::from_slice(&with(&["--plan"]).stdout).expect("JSON");
-    assert_eq!(own["multiplied_by"], "own kernels");
-    let name = plan["multiplied_by"].as_str().expect("a name");
-    assert!(name.starts_with("cuBLASLt 12.8.3 ("), "{name}");
-    // A whole number of blocks more, on a card before Hopper.
-    assert_eq!(plan["bytes"].as_u64(), own["bytes"].as_u64().map(|bytes| bytes + 4 * MIB));
-    assert!(!machine.path("out").exists(), "a plan touches nothing");
-
-    let output = with(&["--max_iters=5", "--out_dir=whole"]);
-    let told = said(&output);
-    assert!(told.contains(&format!("Matrices are multiplied by {name}.")), "{told}");
-    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
-    assert!(!told.contains("are not kept"), "{told}");
-    let whole = losses(&output.stdout);
-    assert_eq!(whole.len(), 6);
-
-    let first = with(&["--max_iters=2", "--out_dir=parts"]);
-    let kept: Vec<_> = fs::read_dir(machine.path("parts"))
-        .expect("a folder")
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
-        .filter(|name| name.starts_with("cublaslt-") && name.ends_with(".json"))
-        .collect();
-    assert_eq!(kept.len(), 1, "the first run keeps what it chose: {kept:?}");
-    let mut parts = losses(&first.stdout);
-    let mut other = Scenario::default();
-    for algorithm in &mut other.cublaslt.algorithms {
-        // The first is the fastest now.
-        algorithm.millis = 5000 - algorithm.millis;
-    }
-    machine.play(&other);
-    parts.extend(losses(&with(&["--init_from=resume", "--max_iters=5", "--out_dir=parts"]).stdout));
-    assert_eq!(parts, whole);
-}
-
-/// Attention by the library: planned to the byte, tried before the run, and the losses are those of our kernels.
-#[test]
-fn attention_is_the_librarys_where_that_is_asked() {
-    let mut scenario = Scenario::default();
-    scenario.cudnn.engines =
-        vec![Engine { workspace_bytes: 0, millis: 0, determinism: Determinism::Repeats, wrong: false, plan: 0 }];
-    let machine = Machine::of(&scenario);
-    let library = headroom_fake_cuda::library().expect("it was built");
-    let with = |args: &[&str]| {
-        let mut command = machine.tiny(&[&["--device=cuda", "--dropout=0.0"], args].concat());
-        finished(command.env("HEADROOM_CUDNN", &library))
-    };
-    let own = with(&["--max_iters=4", "--out_dir=own"]);
-    assert!(said(&own).contains("Attention is computed by own kernels."), "{}", said(&own));
-
-    let plan: Value = serde_json::from_slice(&with(&["--attention=cudnn", "--plan"]).stdout).expect("JSON");
-    let name = plan["attention_by"].as_str().expect("a name");
-    assert!(name.starts_with("cuDNN 9.19.0 (") && name.ends_with(") as far as that is faster, else own kernels"));
-    let output = with(&["--attention=cudnn", "--max_iters=4"]);
-    let told = said(&output);
-    assert!(told.contains(&format!("Attention is computed by {name}.")), "{told}");
-    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
-    assert!(told.contains(" ms by cuDNN, ") && told.contains("attention is computed by cuDNN 9.19.0 ("), "{told}");
-    let (ours, theirs) = (losses(&own.stdout), losses(&output.stdout));
-    assert_eq!(ours.len(), theirs.len());
-    for (iter, loss) in &theirs {
-        let (loss, own) = (number(loss), number(&ours[iter]));
-        assert!((loss - own).abs() <= 4e-3 * own, "{loss} and {own} at {iter}");
-    }
-}
-
-#[test]
-fn an_attention_library_that_is_not_there_is_an_error() {
-    let machine = Machine::of(&Scenario::default());
-    let mut command = machine.tiny(&["--device=cuda", "--attention=cudnn", "--plan"]);
-    let output = command.env("HEADROOM_CUDNN", "/nowhere/libcudnn.so.9").output().expect("it runs");
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("HEADROOM_CUDNN names a library that cannot be used: /nowhere/libcudnn.so.9"), "{told}");
-    assert!(told.contains("--attention=own"), "{told}");
-}
-
-#[test]
-fn a_library_that_is_named_and_is_none_is_an_error() {
-    let machine = Machine::of(&Scenario::default());
-    let mut command = machine.tiny(&["--device=cuda"]);
-    let words = [
-        "HEADROOM_CUBLASLT names a library that cannot be used",
-        "HEADROOM_CUBLASLT=off multiplies with our own kernels",
-    ];
-    refused(command.env("HEADROOM_CUBLASLT", machine.path("data/fox/train.bin")), 1, &words);
-    assert!(!machine.path("out").exists());
 }
 
 /// Fifty iterations on the CPU, on the card, and on both in turn; each draws the same batches and drops the same.

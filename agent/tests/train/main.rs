@@ -2,5 +2,6 @@
 
 mod cpu;
 mod cuda;
+mod libraries;
 mod planned;
 mod started;
