@@ -61,7 +61,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     // Before anything that takes its time.
     let stop = interrupts().map_err(super::Error::from)?;
     let Some(mut start) = Start::of(&request, given).map_err(super::Error::from)? else { return Ok(Exit::Usage) };
-    start.train(&request, &stop).map_err(super::Error::from)
+    let trained = start.train(&request, &stop);
+    trained.map_err(|error| start.engine.explained(error)).map_err(super::Error::from)
 }
 
 impl Start {
@@ -118,9 +119,10 @@ impl Start {
             }
         })?;
         match ending {
-            Ending::Done => print::note(&report::done(&self.run)),
+            Ending::Done { kept: Some(_) } => print::note(&report::done(&self.run, &self.dataset)),
+            Ending::Done { kept: None } => print::note(report::DONE_UNSAVED),
             Ending::Saved => {
-                let command = report::resume_command(&request.given, &self.run.out_dir);
+                let command = report::resume_command(request, &self.run.out_dir);
                 print::note(&format!("\n{}\n  {command}\n", text::STOPPED_SAVED));
             }
             Ending::NotSaved { kept } => print::note(&format!("\n{}\n", report::not_saved(kept))),

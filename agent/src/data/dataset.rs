@@ -75,10 +75,10 @@ pub enum DatasetError {
         /// As given.
         name: String,
         /// Where it was looked for, and what was there.
-        places: Vec<(PathBuf, &'static str)>,
+        places: Vec<(PathBuf, Found)>,
     },
     /// A file of it cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", text::file_unreadable(path.display().to_string(), error.to_string()))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -86,7 +86,7 @@ pub enum DatasetError {
         error: io::Error,
     },
     /// Half a token.
-    #[error("{}: {n_bytes} bytes are no whole number of 16-bit tokens", path.display())]
+    #[error("{}", text::data_odd(path.display().to_string(), *n_bytes))]
     OddLength {
         /// The file.
         path: PathBuf,
@@ -110,7 +110,7 @@ pub enum DatasetError {
         why: String,
     },
     /// Fewer tokens than a row has.
-    #[error("{}: {n_tokens} tokens are too few for rows of {block_size} and the one that follows", path.display())]
+    #[error("{}", text::data_too_short(path.display().to_string(), *n_tokens, *block_size))]
     TooShort {
         /// The file.
         path: PathBuf,
@@ -120,7 +120,9 @@ pub enum DatasetError {
         block_size: usize,
     },
     /// A token that the model has no row for.
-    #[error("{}: token {position} is {id}, and the vocabulary has {vocab_size}", path.display())]
+    #[error(
+        "{}", text::data_beyond(path.display().to_string(), *position, u64::from(*id), u64::from(*vocab_size))
+    )]
     BeyondVocab {
         /// The file.
         path: PathBuf,
@@ -133,9 +135,27 @@ pub enum DatasetError {
     },
 }
 
-fn looked(places: &[(PathBuf, &str)]) -> String {
-    let places: Vec<String> = places.iter().map(|(path, found)| format!("{} {found}", path.display())).collect();
-    places.join("; ")
+fn looked(places: &[(PathBuf, Found)]) -> String {
+    let said = |(path, found): &(PathBuf, Found)| {
+        let path = path.display().to_string();
+        match found {
+            Found::Empty => text::place_empty(path),
+            Found::NoFolder => text::place_no_folder(path),
+            Found::Nothing => text::place_none(path),
+        }
+    };
+    places.iter().map(|place| said(place).to_string()).collect::<Vec<_>>().join("; ")
+}
+
+/// What is where a data set could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A folder without tokens.
+    Empty,
+    /// Something else.
+    NoFolder,
+    /// Nothing.
+    Nothing,
 }
 
 impl DatasetError {
@@ -146,11 +166,9 @@ impl DatasetError {
                 // A folder that is named whole is below no other.
                 text::try_prepare(Path::new(DATA).join(name).display().to_string()).to_string()
             }
-            Self::OddLength { .. } => "was it copied in full?".to_owned(),
-            Self::TooShort { .. } => "--block_size= takes a smaller one".to_owned(),
-            Self::BeyondVocab { .. } => {
-                "do train.bin and meta.pkl come from the same run of prepare? Tokens are 16 bits wide, lowest byte first".to_owned()
-            }
+            Self::OddLength { .. } => text::TRY_COPIED.to_string(),
+            Self::TooShort { .. } => text::TRY_BLOCK_SIZE.to_string(),
+            Self::BeyondVocab { .. } => text::TRY_SAME_PREPARE.to_string(),
             _ => return None,
         })
     }
@@ -170,9 +188,9 @@ pub fn resolve(name: &str, from: &Path) -> Result<PathBuf, DatasetError> {
             return Ok(folder);
         }
         let found = match folder.metadata() {
-            Ok(metadata) if metadata.is_dir() => "has no train.bin",
-            Ok(_) => "is no folder",
-            Err(_) => "does not exist",
+            Ok(metadata) if metadata.is_dir() => Found::Empty,
+            Ok(_) => Found::NoFolder,
+            Err(_) => Found::Nothing,
         };
         places.push((folder, found));
     }

@@ -1,19 +1,25 @@
 //! What `headroom train` would say of an order, asked before there is a run of it: a run that waits for hours and then
 //! ends at its first line, or trains something else than its config says, is nobody's wish.
 //!
-//! Whether it fits is not asked: what is free now is not what is free in its turn.
+//! Whether it fits is not asked: what is free now is not what is free in its turn. Whether any card trains it is.
 
 use std::path::Path;
 
-use headroom_shared::nanogpt::{Problem, Severity, Source, defaults};
+use headroom_kernels::cuda;
+use headroom_shared::{
+    nanogpt::{Problem, Severity, Source, defaults},
+    text,
+};
 
 use super::{Error, allowed::Config};
 use crate::{
-    data::dataset::{Dataset, DatasetError, Split},
+    data::dataset::{self, Dataset, DatasetError, Split},
     train::{
+        card::CardError,
+        device::Wanted,
         keys::Keys,
         model::{self, Ids},
-        settings::{InitFrom, RunSettings},
+        settings::{InitFrom, Precision},
     },
 };
 
@@ -44,7 +50,7 @@ pub fn check(new: New<'_>) -> Result<Vec<String>, Error> {
     let keys = Keys::read(&[file].into_iter().chain(words).collect::<Vec<_>>());
     let (errors, rest): (Vec<Problem>, Vec<Problem>) =
         keys.problems().into_iter().partition(|problem| problem.severity == Severity::Error);
-    let refused = |why: Vec<String>| Error::Config { config: new.config.name.clone(), why: why.join(" ") };
+    let refused = |why: Vec<String>| Error::Config { config: new.config.name.clone(), why: why.join("\n") };
     if !errors.is_empty() {
         return Err(refused(told(&errors, 0)));
     }
@@ -53,29 +59,40 @@ pub fn check(new: New<'_>) -> Result<Vec<String>, Error> {
         return Err(refused(told(&rest, keys.settings.problems.omitted())));
     }
     let of_key = |key: &str, message: String, hint: Option<String>| {
-        let said = hint.map_or_else(|| message.clone(), |hint| format!("{message} ({hint})"));
         refused(vec![match keys.settings.values.get(key) {
             Some(setting) if !keys.settings.source_name(&setting.origin).starts_with("--") => {
                 let (source, at) = (keys.settings.source_name(&setting.origin), setting.origin);
-                format!("{source}:{}:{}: {said}.", at.line, at.column)
+                note(source, (at.line, at.column), &message, hint.as_deref())
             }
-            _ => format!("{}: {said}.", new.config.name),
+            _ => note(&new.config.name, (0, 0), &message, hint.as_deref()),
         }])
     };
     let run = keys.run.as_ref().map_err(|error| of_key(error.key(), error.to_string(), error.hint()))?;
     if run.init_from == InitFrom::Resume {
-        let why = "init_from is 'resume', and a new run has no checkpoint to go on from";
-        return Err(of_key("init_from", why.to_owned(), Some("a run that ended is gone on with itself".to_owned())));
+        let hint = Some(text::TRY_RESUME_ITSELF.to_string());
+        return Err(of_key("init_from", text::ORDER_RESUMES.to_string(), hint));
     }
-    if let Some(folder) = new.dataset {
+    let is_on_card = matches!(run.device, Wanted::Cuda(_));
+    let of_card = |key, error: CardError| of_key(key, error.to_string(), error.hint());
+    if is_on_card && run.precision == Some(Precision::Float32) {
+        return Err(of_card("dtype", CardError::Float32));
+    }
+    let weights_key = if matches!(run.init_from, InitFrom::Weights(_)) { "init_from" } else { "vocab_size" };
+    let shape =
+        |ids| model::check(run, ids, new.root).map_err(|error| of_key(weights_key, error.to_string(), error.hint()));
+    let gpt = if let Some(folder) = new.dataset {
         let of_data = |error: DatasetError| of_key("block_size", error.to_string(), error.hint());
         let dataset = Dataset::open(folder).map_err(of_data)?;
-        let key = if matches!(run.init_from, InitFrom::Weights(_)) { "init_from" } else { "vocab_size" };
-        let gpt = model::check(run, Ids::of(&dataset), new.root)
-            .map_err(|error| of_key(key, error.to_string(), error.hint()))?;
+        let gpt = shape(Ids::of(&dataset))?;
         has_rows(&dataset, gpt.block_size()).map_err(of_data)?;
+        gpt
     } else {
-        has_weights(run, new.root).map_err(|error| of_key("init_from", error.to_string(), error.hint()))?;
+        // How many tokens there will be changes neither whether it is a model nor which kernels take it.
+        shape(Ids { count: u64::from(dataset::DEFAULT_VOCAB_SIZE), is_known: false })?
+    };
+    if is_on_card {
+        let key = if run.init_from == InitFrom::Scratch { "n_embd" } else { "init_from" };
+        cuda::shape::check(&gpt).map_err(|error| of_card(key, error.into()))?;
     }
     Ok(told(&rest, keys.settings.problems.omitted()))
 }
@@ -86,24 +103,28 @@ fn has_rows(dataset: &Dataset, block_size: u64) -> Result<(), DatasetError> {
     [Split::Train, Split::Val].into_iter().try_for_each(|split| dataset.n_offsets(split, block_size).map(drop))
 }
 
-/// Without data, whether there are the weights that it starts from.
-fn has_weights(run: &RunSettings, root: &Path) -> Result<(), model::ModelError> {
-    match &run.init_from {
-        InitFrom::Weights(name) => model::weights(name, root).map(drop),
-        InitFrom::Scratch | InitFrom::Resume => Ok(()),
-    }
-}
-
 /// Problems in a line each, the first ones.
 fn told(problems: &[Problem], n_omitted: u64) -> Vec<String> {
     let said = |problem: &Problem| {
-        let bare = Problem { hint: None, ..problem.clone() };
-        problem.hint.as_ref().map_or_else(|| format!("{bare}."), |hint| format!("{bare} ({hint})."))
+        let hint = problem.hint.as_ref().map(ToString::to_string);
+        note(&problem.source, (problem.line, problem.column), &problem.message.to_string(), hint.as_deref())
     };
     let mut told: Vec<String> = problems.iter().take(TOLD_MAX).map(said).collect();
     match problems.len().saturating_sub(TOLD_MAX) as u64 + n_omitted {
         0 => {}
-        n => told.push(format!("And {n} more.")),
+        n => told.push(text::notes_more(n).to_string()),
     }
     told
+}
+
+/// What is wrong, with the line and column where it stands, both 0 for a whole source, and what to write instead.
+fn note(source: &str, (line, column): (u32, u32), what: &str, hint: Option<&str>) -> String {
+    let (at_line, at_column) = (u64::from(line), u64::from(column));
+    let note = match (line, hint) {
+        (0, None) => text::note_of(source, what),
+        (0, Some(hint)) => text::note_of_try(source, what, hint),
+        (_, None) => text::note_at(source, at_line, at_column, what),
+        (_, Some(hint)) => text::note_at_try(source, at_line, at_column, what, hint),
+    };
+    note.to_string()
 }

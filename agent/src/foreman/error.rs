@@ -65,11 +65,11 @@ pub enum Error {
         chars_max: usize,
     },
     /// A config that the trainer would not take.
-    #[error("{}", text::order_stops(config.as_str(), why.as_str()))]
+    #[error("{}\n{why}", text::order_stops(config.as_str()))]
     Config {
         /// Its name.
         config: String,
-        /// Each reason with its place.
+        /// Each reason with its place, a line each.
         why: String,
     },
     /// A run's folder.

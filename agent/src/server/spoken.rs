@@ -110,13 +110,11 @@ impl Worded for PlanSummary {
 
 impl Worded for Run {
     fn has_words(&self) -> bool {
-        self.explanation.is_some() || self.plan.as_ref().is_some_and(Worded::has_words)
+        self.explanation.is_some() || !self.config_notes.is_empty() || self.plan.as_ref().is_some_and(Worded::has_words)
     }
 
     fn word(&mut self, spoken: Spoken) {
-        if let Some(why) = &mut self.explanation {
-            spoken.sentence(why);
-        }
+        self.explanation.iter_mut().chain(&mut self.config_notes).for_each(|said| spoken.sentence(said));
         if let Some(plan) = &mut self.plan {
             plan.word(spoken);
         }
@@ -139,7 +137,7 @@ impl Worded for Event {
         match &self.what {
             What::RunStarted { run } => run.has_words(),
             What::RunPlanned { plan } => plan.has_words(),
-            What::RunExplained { .. } | What::HistoryPaused { .. } => true,
+            What::RunExplained { .. } | What::RunNotSaved { .. } | What::HistoryPaused { .. } => true,
             _ => false,
         }
     }
@@ -148,7 +146,7 @@ impl Worded for Event {
         match &mut self.what {
             What::RunStarted { run } => run.word(spoken),
             What::RunPlanned { plan } => plan.word(spoken),
-            What::RunExplained { message, .. } => spoken.sentence(message),
+            What::RunExplained { message, .. } | What::RunNotSaved { message, .. } => spoken.sentence(message),
             What::HistoryPaused { reason } => spoken.sentence(reason),
             _ => {}
         }

@@ -11,7 +11,7 @@ use headroom_shared::{
     dtype::Dtype,
     gpt::{
         GptConfig,
-        buffers::cuda::{Attender, CudaTraining, Libraries, RESERVE_BYTES, Recompute, plan_with},
+        buffers::cuda::{Attender, CudaTraining, Libraries, RESERVE_BYTES, Recompute, size_with},
         tensors::TensorTooLarge,
     },
     hardware::{self, Device as Hardware, context::ModuleLoading},
@@ -82,6 +82,14 @@ impl From<CudaError> for CardError {
 }
 
 impl CardError {
+    /// Whether this machine has no card that any run could take.
+    #[must_use]
+    pub fn is_without_card(&self) -> bool {
+        use CudaError::{CardTooOld, DriverTooOld, NoCard, NoDriver, NotTheDriver};
+        let Self::Cuda { error, .. } = self else { return false };
+        matches!(**error, NoCard | NoDriver { .. } | NotTheDriver { .. } | DriverTooOld { .. } | CardTooOld { .. })
+    }
+
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -90,7 +98,7 @@ impl CardError {
             Self::Cuda { error, .. } => Some(match &**error {
                 CudaError::NoDriver { .. } => shortage::joined(&[text::try_driver(cuda::driver::VARIABLE), cpu.into()]),
                 CudaError::DriverTooOld { .. } => {
-                    format!("install driver {} or newer; {cpu}", cuda::driver::NEEDED_RELEASE)
+                    shortage::joined(&[text::try_newer_driver(cuda::driver::NEEDED_RELEASE), cpu.into()])
                 }
                 CudaError::NoSuchCard { .. } => shortage::joined(&[text::TRY_DOCTOR.into(), cpu.into()]),
                 CudaError::NoRoomForContext { .. } => shortage::joined(&[text::TRY_END_ITS_HOLDERS.into(), cpu.into()]),
@@ -274,19 +282,13 @@ fn open(index: u32, asked: &Asked<'_>) -> Result<Chosen, CardError> {
 
 /// What the run is to take, and whether there is so much.
 fn planned(asked: &Asked<'_>, usable_bytes: u64, libraries: Libraries) -> Result<(CudaTraining, bool), TensorTooLarge> {
-    let whole = |level| {
-        let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
-        CudaTraining::with_libraries(asked.gpt, asked.batch_size, vec![level; n_layer], libraries)
+    let recompute = match asked.recompute {
+        Some(level) => vec![level; usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX)],
+        None => size_with(asked.gpt, asked.batch_size, usable_bytes, libraries)?.recompute,
     };
-    if let Some(level) = asked.recompute {
-        let plan = whole(level)?;
-        let fits = plan.bytes <= usable_bytes;
-        return Ok((plan, fits));
-    }
-    match plan_with(asked.gpt, asked.batch_size, usable_bytes, libraries)? {
-        Ok(plan) => Ok((plan, true)),
-        Err(_) => Ok((whole(Recompute::Block)?, false)),
-    }
+    let plan = CudaTraining::with_libraries(asked.gpt, asked.batch_size, recompute, libraries)?;
+    let fits = plan.bytes <= usable_bytes;
+    Ok((plan, fits))
 }
 
 impl Chosen {
@@ -342,6 +344,12 @@ impl Chosen {
         )
     }
 
+    /// Who else is on the card; nobody where the driver does not say.
+    #[must_use]
+    pub fn holders(&self) -> Vec<Process> {
+        telemetry::holders(&self.device.card().uuid).unwrap_or_default()
+    }
+
     fn shortage(&self, room: Room, moment: Moment, asked: &Asked<'_>) -> Box<Shortage> {
         let card = self.device.card();
         let name = format!("{} (cuda:{})", card.name, card.index);
@@ -357,14 +365,17 @@ fn shortage(
     asked: &Asked<'_>,
     holders: Option<Vec<Process>>,
 ) -> Box<Shortage> {
+    let usable_bytes = room.usable_bytes();
+    let least = size_with(asked.gpt, asked.batch_size, usable_bytes, plan.libraries);
     Box::new(Shortage {
         card,
         needed_bytes: plan.bytes,
         room,
         moment,
-        is_least: plan.recompute.iter().all(|&level| level == Recompute::Block),
+        is_whole: plan.recompute.iter().all(|&level| level == Recompute::Block),
+        is_least: least.is_ok_and(|least| least.bytes >= plan.bytes),
         batch_size: asked.batch_size,
-        fitting_batch_size: shortage::fitting_batch_size(asked, room.usable_bytes(), plan.libraries),
+        fitting_batch_size: shortage::fitting_batch_size(asked, usable_bytes, plan.libraries),
         holders,
     })
 }

@@ -18,10 +18,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The words that are understood.
-    pub const WORDS: &str = "auto, cpu, cuda, or cuda:1 and so on";
-
-    /// Reads nanoGPT's key; none where it is none of [`Self::WORDS`].
+    /// Reads nanoGPT's key; none where it is none of those that `device_words` says.
     #[must_use]
     pub fn read(word: &str) -> Option<Self> {
         match word {

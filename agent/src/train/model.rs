@@ -41,7 +41,7 @@ pub enum ModelError {
     #[error(transparent)]
     Weights(#[from] PretrainedError),
     /// Weights that are named and not here.
-    #[error("there are no weights {name:?} on this machine")]
+    #[error("{}", text::weights_none(format!("{name:?}")))]
     NoWeights {
         /// As given.
         name: String,
@@ -55,14 +55,8 @@ impl ModelError {
         match self {
             Self::Shape(_) => None,
             Self::Weights(error) => error.hint(),
-            Self::Vocabulary { .. } => {
-                Some("name the data set that the model was trained on, or leave vocab_size out".to_owned())
-            }
-            Self::NoWeights { .. } => Some(
-                "init_from takes a safetensors file, its folder, scratch, resume, or gpt2, gpt2-medium, gpt2-large or \
-                 gpt2-xl once a tool of Hugging Face has downloaded it"
-                    .to_owned(),
-            ),
+            Self::Vocabulary { .. } => Some(text::TRY_OTHER_VOCABULARY.to_string()),
+            Self::NoWeights { .. } => Some(text::TRY_INIT_FROM.to_string()),
         }
     }
 }

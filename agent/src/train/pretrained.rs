@@ -14,7 +14,10 @@ use headroom_kernels::{
         read_params,
     },
 };
-use headroom_shared::gpt::{GptConfig, GptConfigError, GptShape, presets::GPT2_VOCAB_SIZE};
+use headroom_shared::{
+    gpt::{GptConfig, GptConfigError, GptShape, presets::GPT2_VOCAB_SIZE},
+    text,
+};
 use thiserror::Error;
 
 use super::checkpoint::{self, CheckpointError};
@@ -41,13 +44,13 @@ pub struct Pretrained {
 #[derive(Debug, Error)]
 pub enum PretrainedError {
     /// A folder without weights.
-    #[error("{} has neither {} nor {MODEL_FILE}", .dir.display(), checkpoint::FILE)]
+    #[error("{}", text::weights_neither(.dir.display().to_string(), checkpoint::FILE, MODEL_FILE))]
     NoWeights {
         /// The folder.
         dir: PathBuf,
     },
     /// The file, or the one beside it.
-    #[error("{} cannot be read: {error}", .path.display())]
+    #[error("{}", text::file_unreadable(.path.display().to_string(), error.to_string()))]
     Read {
         /// What the system says.
         error: io::Error,

@@ -114,7 +114,10 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It did all it was to do.
-    Done,
+    Done {
+        /// The iteration of the checkpoint that there is; none where nothing was saved.
+        kept: Option<u64>,
+    },
     /// It was asked to stop, and saved what it had.
     Saved,
     /// It was asked to stop and left what was saved before: it had forgotten most of what it learnt, or the disk did not
@@ -257,7 +260,7 @@ impl Run<'_> {
                 evaluated_at = Some(iter);
                 pace.evaluated(start.elapsed());
                 if iter == 0 && self.settings.eval_only {
-                    return Ok(Ending::Done);
+                    return Ok(Ending::Done { kept: self.kept });
                 }
             }
             if iter > self.settings.max_iters {
@@ -268,7 +271,7 @@ impl Run<'_> {
                 if self.settings.always_save_checkpoint && evaluated_at != Some(iter) && pace.iteration.is_some() {
                     self.save_or_fail(tell)?;
                 }
-                return Ok(Ending::Done);
+                return Ok(Ending::Done { kept: self.kept });
             }
             if stop.load(Ordering::Relaxed) {
                 return self.stopped(&losses, tell);

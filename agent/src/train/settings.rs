@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use headroom_shared::{
     gpt::{GptConfig, GptConfigError, GptShape},
     nanogpt::{Settings, defaults},
+    text::{self, Key},
     train_config::MAX_COUNT,
 };
 use serde_json::{Map, Value as Json};
@@ -94,7 +95,7 @@ pub enum SettingsError {
     #[error(transparent)]
     Shape(#[from] GptConfigError),
     /// A count.
-    #[error("{key} is {value}; it has to be {min} to {MAX_COUNT}")]
+    #[error("{}", text::setting_count(*key, *value, *min, MAX_COUNT))]
     Count {
         /// nanoGPT's key.
         key: &'static str,
@@ -104,29 +105,29 @@ pub enum SettingsError {
         min: u64,
     },
     /// A number.
-    #[error("{key} is {value}; it has to be {range}")]
+    #[error("{}", text::setting_number(*key, value.to_string(), *range))]
     Number {
         /// nanoGPT's key.
         key: &'static str,
         /// What was given.
         value: f64,
         /// What it may be.
-        range: &'static str,
+        range: Key,
     },
     /// Another device than there is.
-    #[error("device is {device:?}; it has to be {}", Wanted::WORDS)]
+    #[error("{}", text::setting_device(format!("{device:?}"), text::DEVICE_WORDS))]
     Device {
         /// What was given.
         device: String,
     },
     /// Another type than nanoGPT has.
-    #[error("dtype is {dtype:?}; it has to be float32, bfloat16 or float16")]
+    #[error("{}", text::setting_dtype(format!("{dtype:?}")))]
     Precision {
         /// What was given.
         dtype: String,
     },
     /// A seed that is no number.
-    #[error("seed has to be a whole number from 0")]
+    #[error("{}", text::SETTING_SEED)]
     Seed,
 }
 
@@ -147,7 +148,7 @@ impl SettingsError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Device { .. } => Some("--device=cpu, or nanoGPT itself on other cards than NVIDIA's".to_owned()),
+            Self::Device { .. } => Some(text::TRY_OTHER_DEVICE.to_string()),
             _ => None,
         }
     }
@@ -259,14 +260,14 @@ fn count(settings: &mut Settings, key: &'static str, min: u64) -> Result<u64, Se
 }
 
 /// A range of numbers, and its words where one is outside.
-type Range = fn(f64) -> Result<(), &'static str>;
+type Range = fn(f64) -> Result<(), Key>;
 
-fn at_least_0(value: f64) -> Result<(), &'static str> {
-    if value >= 0.0 && value.is_finite() { Ok(()) } else { Err("0 or more") }
+fn at_least_0(value: f64) -> Result<(), Key> {
+    if value >= 0.0 && value.is_finite() { Ok(()) } else { Err(text::RANGE_FROM_0) }
 }
 
-fn below_1(value: f64) -> Result<(), &'static str> {
-    if (0.0..1.0).contains(&value) { Ok(()) } else { Err("from 0 to below 1") }
+fn below_1(value: f64) -> Result<(), Key> {
+    if (0.0..1.0).contains(&value) { Ok(()) } else { Err(text::RANGE_BELOW_1) }
 }
 
 fn number(settings: &mut Settings, key: &'static str, range: Range) -> Result<f64, SettingsError> {

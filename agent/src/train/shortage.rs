@@ -1,7 +1,7 @@
 //! A card's memory does not suffice: what is missing, who has it, and what to try.
 
 use headroom_shared::{
-    gpt::buffers::cuda::{CudaTraining, Libraries, Recompute},
+    gpt::buffers::cuda::{CudaTraining, Libraries, size_with},
     protocol::gpu::Process,
     text::{self, Part, Text},
 };
@@ -33,7 +33,9 @@ pub struct Shortage {
     pub room: Room,
     /// When it was found out.
     pub moment: Moment,
-    /// Whether everything would be computed again already.
+    /// Whether every block would be computed again already.
+    pub is_whole: bool,
+    /// Whether to compute other things again takes no less, or need not.
     pub is_least: bool,
     /// Sequences a micro-batch, as asked for.
     pub batch_size: u64,
@@ -48,8 +50,9 @@ impl Shortage {
         let Room { free_bytes, reserve_bytes, .. } = self.room;
         let usable_bytes = self.room.usable_bytes();
         let needed = text::size(self.needed_bytes);
-        let needed = if self.is_least { Part::of(&text::shortage_least(needed)) } else { needed };
-        let missing = match self.needed_bytes.saturating_sub(usable_bytes) {
+        let needed = if self.is_whole { Part::of(&text::shortage_least(needed)) } else { needed };
+        // Where less is free than is left alone, the rest of that is missing too.
+        let missing = match self.needed_bytes.saturating_add(reserve_bytes).saturating_sub(free_bytes) {
             0 => text::SHORTAGE_APART.to_string(),
             missing => text::shortage_missing(text::size(missing)).to_string(),
         };
@@ -79,15 +82,17 @@ impl Shortage {
     }
 }
 
-/// The largest micro-batch that fits where everything is computed again, or at the level that is asked for; none where not
-/// even one sequence does.
+/// The largest micro-batch that fits with as much computed again as it takes, or at the level that is asked for; none
+/// where not even one sequence does.
 pub(super) fn fitting_batch_size(asked: &Asked<'_>, usable_bytes: u64, libraries: Libraries) -> Option<u64> {
     let n_layer = usize::try_from(asked.gpt.n_layer()).unwrap_or(usize::MAX);
-    let level = asked.recompute.unwrap_or(Recompute::Block);
-    let fits = |batch_size| {
-        let plan = CudaTraining::with_libraries(asked.gpt, batch_size, vec![level; n_layer], libraries);
-        plan.is_ok_and(|plan| plan.bytes <= usable_bytes)
+    let bytes = |batch_size| match asked.recompute {
+        Some(level) => {
+            CudaTraining::with_libraries(asked.gpt, batch_size, vec![level; n_layer], libraries).map(|plan| plan.bytes)
+        }
+        None => size_with(asked.gpt, batch_size, usable_bytes, libraries).map(|sized| sized.bytes),
     };
+    let fits = |batch_size| bytes(batch_size).is_ok_and(|bytes| bytes <= usable_bytes);
     // More sequences never take less: halved between one that fits and one that does not, 64 times at the most.
     let (mut fitting, mut beyond) = (0, asked.batch_size.saturating_add(1));
     while beyond - fitting > 1 {
@@ -103,7 +108,7 @@ pub(super) fn joined(tries: &[Text]) -> String {
 }
 
 /// A sentence with who holds memory; as it is where nobody is known to.
-pub(super) fn held(missing: String, holders: &[Process]) -> String {
+pub fn held(missing: String, holders: &[Process]) -> String {
     if holders.is_empty() {
         return missing;
     }
@@ -155,6 +160,7 @@ mod tests {
             needed_bytes: 12 * GIB,
             room: Room { total_bytes: 12 * GIB, free_bytes: 9 * GIB, reserve_bytes: GIB / 2 },
             moment: Moment::Plan,
+            is_whole: true,
             is_least: true,
             batch_size: 64,
             fitting_batch_size: Some(32),
@@ -163,15 +169,23 @@ mod tests {
         assert_eq!(
             shortage.to_string(),
             "the run takes 12.00 GiB with everything computed again, and 8.50 GiB of NVIDIA GeForce RTX 4070 (cuda:0) may \
-             be taken (9.00 GiB are free, of which 512 MiB are left alone): 3.50 GiB are missing; others on the card: \
+             be taken (9.00 GiB are free, and 512 MiB are left alone): 3.50 GiB are missing; others on the card: \
              python train.py (process 7) with 3.00 GiB, process 9"
         );
         let german = |words: &str| table("de").translated(words);
         assert_eq!(
             german(&shortage.to_string()),
             "der Lauf braucht 12,00 GiB selbst bei vollständiger Neuberechnung, und belegen darf er 8,50 GiB von NVIDIA \
-             GeForce RTX 4070 (cuda:0) (9,00 GiB sind frei, davon bleiben 512 MiB unberührt): es fehlen 3,50 GiB; andere \
+             GeForce RTX 4070 (cuda:0) (9,00 GiB sind frei, und 512 MiB bleiben unberührt): es fehlen 3,50 GiB; andere \
              auf der Karte: python train.py (Prozess 7) mit 3,00 GiB, Prozess 9"
+        );
+        // 512 MiB may not be taken of the 64 that are free: both count.
+        let room = Room { free_bytes: 64 << 20, ..shortage.room };
+        let full = Shortage { needed_bytes: 128 << 20, room, is_whole: false, holders: None, ..shortage.clone() };
+        assert_eq!(
+            full.to_string(),
+            "the run takes 128 MiB, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken (64 MiB are free, and 512 \
+             MiB are left alone): 576 MiB are missing"
         );
         let hint = format!("hint: {}", Shortage { is_least: false, ..shortage.clone() }.hint());
         assert_eq!(
@@ -180,7 +194,7 @@ mod tests {
              --gradient_accumulation_steps= für gleich viele Token; beenden, was Speicher belegt; --device=cpu trainiert \
              auf der CPU"
         );
-        let later = Shortage { moment: Moment::Allocation, is_least: false, holders: None, ..shortage };
+        let later = Shortage { moment: Moment::Allocation, is_whole: false, holders: None, ..shortage };
         for language in ["zh", "ja"] {
             let said = table(language).translated(&later.to_string());
             assert!(!said.contains("planned") && !said.contains("are free"), "{said}");

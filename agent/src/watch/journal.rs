@@ -249,11 +249,12 @@ impl Journal {
             return;
         }
         let before = match self.settings.out.as_deref().and_then(saved::read) {
-            Some(before) => format!("The one of iteration {} is whole.", before.iter),
-            None => "There is none before it.".to_owned(),
+            Some(before) => text::not_saved_before(before.iter),
+            None => text::NOT_SAVED_NONE.into(),
         };
         self.tell_untold(now);
-        let message = format!("The checkpoint of iteration {iter} was not saved: {why}. {before}");
+        // A line each, as that is how they are put into another language.
+        let message = format!("{}\n{before}", text::not_saved(iter, why));
         self.append(What::RunNotSaved { iter, message });
     }
 

@@ -120,7 +120,19 @@ fn a_run_that_a_full_card_has_no_room_for_says_who_fills_it_and_the_next_has_its
     let rig = Rig::new(&Scenario { cards: vec![card], ..Scenario::default() });
     rig.config("large.py", "n_embd = 256\nbatch_size = 4000\nmax_iters = 1\n");
     rig.config("small.py", "n_embd = 16\nbatch_size = 2\nmax_iters = 2\neval_interval = 1\n");
+    rig.config("exact.py", "n_embd = 16\ndtype = 'float32'\n");
+    rig.config("narrow.py", "batch_size = 2\nn_embd = 8\n");
     let agent = rig.serve(&[]);
+    for (config, says) in
+        [("exact.py", "exact.py:11:9: dtype is float32"), ("narrow.py", "narrow.py:11:10: training on a card")]
+    {
+        let order = json!({ "config": config, "device": "cuda:0" });
+        let message = agent.json("POST", "/api/runs", &order, 422)["message"].to_string();
+        assert!(message.contains(says), "{message}");
+        // The CPU trains both; what is on the card stays to be seen.
+        let run = agent.order(&json!({ "config": config, "device": "cpu" }));
+        agent.stop(&run);
+    }
     let large = agent.order(&json!({ "config": "large.py", "device": "cuda:0" }));
     let small = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&large, "refused", is("exited"));
@@ -146,7 +158,14 @@ fn a_run_that_a_full_card_has_no_room_for_says_who_fills_it_and_the_next_has_its
     });
     let none = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
     let refused = agent.comes(&none, "refused", is("exited"));
+    assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
     explained(&refused, &["has no room for another process", "process 1073741824 with 960 MiB"]);
+    // Nor where it is gone once the run has its own.
+    rig.play(&Scenario { fault: Some(FaultAt { launch: 60, code: 2 }), ..Scenario::default() });
+    let later = agent.order(&json!({ "config": "small.py", "device": "cuda:0" }));
+    let refused = agent.comes(&later, "refused", is("exited"));
+    assert_eq!(refused["status"], json!({ "state": "exited", "code": 1, "cause": "out_of_gpu_memory" }));
+    explained(&refused, &["the card's memory has run out", "process 1073741824 with 960 MiB"]);
 }
 
 /// Nobody trains on it.

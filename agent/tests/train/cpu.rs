@@ -316,6 +316,23 @@ fn a_model_that_learnt_writes_what_it_learnt() {
 }
 
 #[test]
+fn a_run_that_is_done_says_what_writes_only_where_something_was_saved() {
+    let folder = folder();
+    let said = |more: &[&str]| {
+        let output = finished(&mut tiny(folder.path(), &[&["--max_iters=2"], more].concat()));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for more in [&["--eval_only=True"][..], &["--always_save_checkpoint=False", "--eval_interval=9"]] {
+        let said = said(more);
+        assert!(said.ends_with("Done, and nothing was saved.\n"), "{said}");
+        assert!(!folder.path().join("out/ckpt.safetensors").exists());
+    }
+    // Its data have no capital but one.
+    let said = said(&["--always_save_checkpoint=True"]);
+    assert!(said.ends_with("Done. Let it write:\n  headroom sample --ckpt out\n"), "{said}");
+}
+
+#[test]
 fn lines_without_json_are_those_of_nanogpt() {
     let folder = folder();
     let args: Vec<&str> = TINY.into_iter().filter(|word| *word != "--json").chain(["--max_iters=1"]).collect();

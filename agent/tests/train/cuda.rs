@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use headroom_fake_cuda::{Card, FaultAt, Scenario};
+use headroom_fake_cuda::{Card, Determinism, Engine, FaultAt, Scenario};
 use headroom_fake_nvml::Stage;
 use headroom_shared::nanogpt::printed::{Printed, Reader};
 use serde_json::Value;
@@ -171,6 +171,48 @@ fn a_library_multiplies_where_there_is_one() {
     assert_eq!(parts, whole);
 }
 
+/// Attention by the library: planned to the byte, tried before the run, and the losses are those of our kernels.
+#[test]
+fn attention_is_the_librarys_where_that_is_asked() {
+    let mut scenario = Scenario::default();
+    scenario.cudnn.engines =
+        vec![Engine { workspace_bytes: 0, millis: 0, determinism: Determinism::Repeats, wrong: false, plan: 0 }];
+    let machine = Machine::of(&scenario);
+    let library = headroom_fake_cuda::library().expect("it was built");
+    let with = |args: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda", "--dropout=0.0"], args].concat());
+        finished(command.env("HEADROOM_CUDNN", &library))
+    };
+    let own = with(&["--max_iters=4", "--out_dir=own"]);
+    assert!(said(&own).contains("Attention is computed by own kernels."), "{}", said(&own));
+
+    let plan: Value = serde_json::from_slice(&with(&["--attention=cudnn", "--plan"]).stdout).expect("JSON");
+    let name = plan["attention_by"].as_str().expect("a name");
+    assert!(name.starts_with("cuDNN 9.19.0 (") && name.ends_with(") as far as that is faster, else own kernels"));
+    let output = with(&["--attention=cudnn", "--max_iters=4"]);
+    let told = said(&output);
+    assert!(told.contains(&format!("Attention is computed by {name}.")), "{told}");
+    assert!(told.contains(&format!("Allocated {} bytes, as planned.", plan["bytes"])), "{told}");
+    assert!(told.contains(" ms by cuDNN, ") && told.contains("attention is computed by cuDNN 9.19.0 ("), "{told}");
+    let (ours, theirs) = (losses(&own.stdout), losses(&output.stdout));
+    assert_eq!(ours.len(), theirs.len());
+    for (iter, loss) in &theirs {
+        let (loss, own) = (number(loss), number(&ours[iter]));
+        assert!((loss - own).abs() <= 4e-3 * own, "{loss} and {own} at {iter}");
+    }
+}
+
+#[test]
+fn an_attention_library_that_is_not_there_is_an_error() {
+    let machine = Machine::of(&Scenario::default());
+    let mut command = machine.tiny(&["--device=cuda", "--attention=cudnn", "--plan"]);
+    let output = command.env("HEADROOM_CUDNN", "/nowhere/libcudnn.so.9").output().expect("it runs");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("HEADROOM_CUDNN names a library that cannot be used: /nowhere/libcudnn.so.9"), "{told}");
+    assert!(told.contains("--attention=own"), "{told}");
+}
+
 #[test]
 fn a_library_that_is_named_and_is_none_is_an_error() {
     let machine = Machine::of(&Scenario::default());
@@ -327,7 +369,7 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     let words = [
         "the run takes",
         "with everything computed again, and 0 B of NVIDIA GeForce RTX 4070 (cuda:0) may be taken",
-        "80 MiB are free, of which 256 MiB are left alone",
+        "80 MiB are free, and 256 MiB are left alone",
         "are missing; others on the card: process 1073741824 with 1.17 GiB",
         "hint: end what holds memory; --device=cpu",
     ];
@@ -364,6 +406,30 @@ fn memory_that_is_taken_between_plan_and_allocation_is_told() {
     let words = ["that were planned", "are free no more", "process 1073741824 with 1.17 GiB"];
     refused(machine.tiny(&["--device=cuda"]).env("HEADROOM_NVML", nvml), 1, &words);
     assert!(!machine.path("out").exists(), "nothing was half-started");
+}
+
+/// Code of kernels and room of their threads are the driver's to find, beside the arena.
+#[test]
+fn memory_that_is_gone_after_the_allocation_is_told_with_who_holds_it() {
+    let machine = Machine::of(&Scenario { no_modules_after: Some(0), ..Scenario::default() });
+    let nvml = held_by_another(&machine);
+    let held = "the card's memory has run out; others on the card: process 1073741824 with 1.17 GiB";
+    let run = |more: &[&str], words: &[&str]| {
+        let mut command = machine.tiny(&[&["--device=cuda"], more].concat());
+        command.env("HEADROOM_NVML", &nvml).env("HEADROOM_CUBLASLT", "off");
+        refused(&mut command, 1, &[&[held, "hint: end what holds memory"], words].concat())
+    };
+    let said = run(&[], &["the driver refuses kernels/ptx/adamw_update.ptx with out of memory"]);
+    assert!(!said.contains("as planned") && !machine.path("out").exists(), "nothing was half-started: {said}");
+
+    // What a run launches is there before its first iteration.
+    machine.play(&Scenario { no_modules_after: Some(1), ..Scenario::default() });
+    let mut command = machine.tiny(&["--device=cuda", "--dropout=0.1", "--max_iters=3"]);
+    finished(command.env("HEADROOM_CUBLASLT", "off"));
+
+    machine.play(&Scenario { fault: Some(FaultAt { launch: 400, code: 2 }), ..Scenario::default() });
+    let words = ["could not be computed: ", "hint: end what holds memory; the checkpoint of iteration 4 is kept"];
+    run(&["--init_from=resume", "--max_iters=1000"], &words);
 }
 
 #[test]

@@ -71,6 +71,51 @@ fn a_plan_reads_the_head_of_a_checkpoint_and_of_weights_alone() {
     }
 }
 
+/// One that is named and not here is as good as none where its memory is given; weights of a known name have a shape.
+#[test]
+fn a_plan_for_a_card_needs_neither_the_card_nor_its_weights() {
+    let folder = TempDir::new().expect("a folder");
+    let plan = |words: &[&str]| {
+        let given = ["train", "--plan", "--json", "--dataset=none", "--batch_size=1"];
+        let output = finished(&mut command(&folder, &[&given[..], words].concat()));
+        let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (plan, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (of_none, _) = plan(&["--vram=16GiB"]);
+    for device in ["--device=cuda", "--device=cuda:1"] {
+        let (of_card, said) = plan(&["--vram=16GiB", device]);
+        assert_eq!(of_card, of_none);
+        assert!(said.contains("a card of 16.00 GiB that nobody else uses") && said.contains("no-driver.so"), "{said}");
+    }
+    let given = ["train", "--plan", "--dataset=none", "--device=cuda"];
+    refused(&mut command(&folder, &given), 1, &["no-driver.so", "hint: "]);
+
+    // GPT-2 XL, whose sequences may be shorter.
+    for (block_size, parameters) in [("--block_size=1024", 1_557_611_200_u64), ("--block_size=256", 1_556_382_400)] {
+        let (of_weights, said) = plan(&["--init_from=gpt2-xl", "--vram=80GiB", block_size]);
+        assert_eq!(of_weights["parameters"], parameters, "{said}");
+        assert!(said.contains("The weights gpt2-xl are not here: planned with their shape."), "{said}");
+    }
+    let other = ["train", "--plan", "--dataset=none", "--init_from=gone.safetensors"];
+    refused(&mut command(&folder, &other), 1, &["there are no weights \"gone.safetensors\""]);
+}
+
+/// Of a single block, to compute all of it again can take more than to compute less.
+#[test]
+fn what_does_not_fit_is_the_least_that_the_calculator_has() {
+    let folder = TempDir::new().expect("a folder");
+    let shape = ["--n_layer=1", "--n_head=16", "--n_embd=1920", "--block_size=1024", "--batch_size=64", "--vram=4GiB"];
+    let of = |words: &[&str]| -> Value {
+        let output = command(&folder, &[words, &shape].concat()).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let trained = of(&["train", "--plan", "--json", "--dataset=none"]);
+    let calculated = of(&["plan", "--json", "--dtype=bfloat16"]);
+    assert_eq!(trained["bytes"], calculated["builtin"]["allocated_bytes"]);
+    assert_eq!((&trained["recompute"], &trained["fits"]), (&serde_json::json!(["gelu"]), &false.into()));
+}
+
 #[test]
 fn without_a_size_the_cpu_is_planned_and_said() {
     let folder = TempDir::new().expect("a folder");

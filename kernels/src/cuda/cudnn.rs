@@ -160,12 +160,23 @@ impl Cudnn {
     /// # Errors
     /// [`Absent`].
     pub fn find(device: &Device, keep_in: Option<&Path>) -> Result<Self, Absent> {
-        let (found, handle) = find::find(device)?;
+        find::find(device).map(|found| Self::new(device, found, keep_in))
+    }
+
+    /// The library at a path; for tests, which cannot set a variable of their own process.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn at(device: &Device, library: &Path, keep_in: Option<&Path>) -> Result<Self, Absent> {
+        find::named(device, library).map(|found| Self::new(device, found, keep_in))
+    }
+
+    fn new(device: &Device, (found, handle): (Found, Handle), keep_in: Option<&Path>) -> Self {
         let driver = Driver::get().map_or(driver::NEEDED, Driver::version);
         let key = Key::new(device.card(), driver, ("cudnn", found.version.0), 0);
         let kept = keep_in.map(|folder| Kept::new(folder, key));
         let state = State { forward: None, backward: None, handle, is_settled: false, notes: vec![] };
-        Ok(Self { found, kept, state: Mutex::new(state) })
+        Self { found, kept, state: Mutex::new(state) }
     }
 
     /// Which library it is.

@@ -17,9 +17,6 @@ use super::{
 /// With the value 1 every launch is waited for, so that a fault names its kernel. Slow.
 pub const SYNC_VARIABLE: &str = "HEADROOM_CUDA_SYNC";
 
-/// CUDA_ERROR_OUT_OF_MEMORY.
-const OUT_OF_MEMORY: u32 = 2;
-
 /// Bytes of a card's memory, of all processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -89,7 +86,7 @@ impl Device {
         let (card, handle) = card::card(index)?;
         card.check()?;
         let context = Context::retain(handle).map_err(|error| match error {
-            CudaError::Call { code, .. } if code.number == OUT_OF_MEMORY => {
+            error if error.is_out_of_memory() => {
                 CudaError::NoRoomForContext { name: card.name.clone(), total_bytes: card.total_bytes }
             }
             other => other,
@@ -154,7 +151,7 @@ impl Device {
         }
         match self.told(calls::allocate(bytes)) {
             // Another process was faster, or what is free does not lie together.
-            Err(CudaError::Call { code, .. }) if code.number == OUT_OF_MEMORY => Err(too_little),
+            Err(error) if error.is_out_of_memory() => Err(too_little),
             answer => answer,
         }
     }
@@ -168,6 +165,12 @@ impl Device {
     pub(super) fn stream(&self) -> Result<&Stream, CudaError> {
         self.0.bind()?;
         Ok(&self.0.stream)
+    }
+
+    /// Makes this thread's calls be for this card.
+    #[track_caller]
+    pub(super) fn bind(&self) -> Result<(), CudaError> {
+        self.0.bind()
     }
 
     pub(super) fn library(&self) -> MutexGuard<'_, Library> {

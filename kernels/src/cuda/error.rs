@@ -215,6 +215,18 @@ pub enum CudaError {
     },
 }
 
+/// CUDA_ERROR_OUT_OF_MEMORY.
+const OUT_OF_MEMORY: u32 = 2;
+
+impl CudaError {
+    /// Whether the driver found no memory on the card for what a call needs besides its own: code of kernels, room of
+    /// their threads, a copy on its way.
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Call { code, .. } | Self::Module { code, .. } if code.number == OUT_OF_MEMORY)
+    }
+}
+
 /// A file and line of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At(&'static Location<'static>);

@@ -173,6 +173,16 @@ fn load(module: &'static Module) -> Result<LoadedModule, CudaError> {
 }
 
 impl Device {
+    /// Has the driver translate a file of kernels; nothing where it has.
+    ///
+    /// # Errors
+    /// [`CudaError::Module`] where it cannot.
+    #[track_caller]
+    pub(super) fn load(&self, module: &'static Module) -> Result<(), CudaError> {
+        self.bind()?;
+        self.told(self.library().module(module).map(|_| ()))
+    }
+
     /// Launches a kernel: `device.launch(&KERNEL, Grid::x(blocks)?, &[&out, &inp, &n])`. It runs after all that was
     /// launched before; that it failed is told by whoever waits.
     ///

@@ -18,7 +18,7 @@ pub mod losses;
 pub mod matmul;
 mod sum_planes;
 
-use super::CudaError;
+use super::{CudaError, Device, Module};
 
 /// Elements of 16 bits that a kernel moves at once.
 const EIGHT: u64 = 8;
@@ -26,6 +26,40 @@ const EIGHT: u64 = 8;
 /// Kernels count in 32 bits, and threads of the last block and those that go on by a grid's stride count past the end: so
 /// far at most.
 const COUNTED_PAST_THE_END: u32 = 1 << 16;
+
+/// Every file of kernels.
+static MODULES: [&Module; 15] = [
+    &adamw_update::MODULE,
+    &attention_backward::MODULE,
+    &attention_forward::MODULE,
+    &bias_backward::MODULE,
+    &classifier::MODULE,
+    &dropout::MODULE,
+    &encoder_backward::MODULE,
+    &encoder_forward::MODULE,
+    &gelu::MODULE,
+    &global_norm::MODULE,
+    &layernorm_backward::MODULE,
+    &layernorm_forward::MODULE,
+    &losses::MODULE,
+    &matmul::MODULE,
+    &sum_planes::MODULE,
+];
+
+/// Has the driver translate the files that a run launches from, so that it need not look for memory for them later. One
+/// that loads lazily, as drivers do by default, puts a kernel's code on the card at its first launch all the same: what
+/// is left for then is that code, and not the whole of the work.
+///
+/// # Errors
+/// [`CudaError::Module`] where the driver cannot translate one, or has no memory for it.
+pub(super) fn load(device: &Device, multiplies: bool, drops: bool) -> Result<(), CudaError> {
+    let is_launched = |module: &Module| match module.name {
+        "matmul" => multiplies,
+        "dropout" => drops,
+        _ => true,
+    };
+    MODULES.into_iter().filter(|module| is_launched(module)).try_for_each(|module| device.load(module))
+}
 
 /// A count as kernels take it.
 fn count(op: &'static str, what: &'static str, value: u64) -> Result<u32, CudaError> {
@@ -43,7 +77,21 @@ fn eights(op: &'static str, what: &'static str, value: u64) -> Result<u64, CudaE
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use super::*;
+
+    #[test]
+    fn every_file_of_kernels_is_loaded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ptx");
+        let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
+        let mut names: Vec<String> = files
+            .filter(|path| path.extension().is_some_and(|extension| extension == "ptx"))
+            .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+            .collect();
+        names.sort();
+        assert_eq!(names, MODULES.map(|module| module.name));
+    }
 
     #[test]
     fn counts_leave_room_past_the_end() {

@@ -12,6 +12,7 @@ use super::{
     attention::{Attention, Trial},
     model::Model,
     ops::{
+        self,
         adamw_update::{self, Rounding, adamw_update},
         attention_backward::Saved,
         encoder_backward::TokenOrder,
@@ -52,8 +53,9 @@ impl Trainer {
     /// All is computed by our own kernels.
     ///
     /// # Errors
-    /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated; the model
-    /// is larger than this machine can address, or one that the kernels are not made for.
+    /// [`CudaError::OutOfDeviceMemory`] where less is free than the plan takes, and then nothing was allocated;
+    /// [`CudaError::Module`] where the driver cannot load a file of kernels, all of which it has when this returns; the
+    /// model is larger than this machine can address, or one that the kernels are not made for.
     pub fn new(device: &Device, config: &GptConfig, plan: CudaTraining) -> Result<Self, CudaError> {
         Self::with(device, config, plan, Box::new(Own), Box::new(Own))
     }
@@ -84,6 +86,8 @@ impl Trainer {
         let t = usize::try_from(config.block_size()).map_err(|_| too_large(TooLarge))?;
         let sizes = Sizes::new(config, t).map_err(too_large)?;
         let room = Room::new(device, config, &plan)?;
+        // Whoever rehearses launches what it needs of our products itself.
+        ops::load(device, !products.rehearses(), config.dropout() > 0.0)?;
         // What pads the vocabulary is zero and stays so; gaps between tensors are never told apart from them.
         device.zero(room.arena.whole())?;
         products.begin(room.workspace);

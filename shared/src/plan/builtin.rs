@@ -30,6 +30,8 @@ pub struct Builtin {
     pub headroom_bytes: i64,
     /// What each block computes again.
     pub recompute: Vec<Recompute>,
+    /// What the config asks for, where bfloat16 takes its place.
+    pub instead_of: Option<Dtype>,
 }
 
 /// Plans the run for it, on the card as it is asked about.
@@ -42,7 +44,9 @@ pub fn builtin(request: &Request) -> Result<Builtin, Text> {
     if !device.supports_bfloat16() {
         return Err(text::builtin_old_card(&*device.name, device.compute_capability.to_string()));
     }
-    if train.dtype != Dtype::Bfloat16 {
+    // As small, and it overflows less: the trainer takes one for the other, and says so.
+    let instead_of = (train.dtype == Dtype::Float16).then_some(train.dtype);
+    if train.dtype != Dtype::Bfloat16 && instead_of.is_none() {
         return Err(text::builtin_dtype(train.dtype.name()));
     }
     if train.world_size > 1 {
@@ -65,6 +69,7 @@ pub fn builtin(request: &Request) -> Result<Builtin, Text> {
         device_used_bytes,
         headroom_bytes: signed_difference(device.total_bytes, device_used_bytes.saturating_add(RESERVE_BYTES)),
         recompute,
+        instead_of,
     })
 }
 
@@ -72,11 +77,15 @@ impl Builtin {
     /// The answer, on a card of `total_bytes`.
     #[must_use]
     pub fn text(&self, total_bytes: u64) -> Text {
-        match self.fits {
+        let answer = match self.fits {
             true => {
                 text::builtin_fits(size_text(self.device_used_bytes), size_text(total_bytes), again(&self.recompute))
             }
             false => text::builtin_fails(size_text(self.headroom_bytes.unsigned_abs())),
+        };
+        match self.instead_of {
+            Some(dtype) => text::builtin_bfloat16(answer, dtype.name()),
+            None => answer,
         }
     }
 }

@@ -72,6 +72,13 @@ impl Known {
         Some(Self { key, begin, rest, n_arguments: entry.arguments.len(), n_own_bytes })
     }
 
+    /// Whether digits and another text have to stand in it, as in a line of a config with its place: what is within would
+    /// take the place for its own first argument.
+    fn is_strict(&self) -> bool {
+        let has = |wanted: Kind| self.rest.iter().any(|(_, kind, _)| *kind == wanted);
+        has(Kind::Number) && has(Kind::Said)
+    }
+
     /// The arguments that make a sentence of it, by their places; each ends at the first of what stands behind it.
     fn arguments<'s>(&self, sentence: &'s str) -> Option<Vec<(Kind, &'s str)>> {
         let mut left = sentence.strip_prefix(self.begin)?;
@@ -86,14 +93,14 @@ impl Known {
     }
 }
 
-/// Those of the section, the one with the most of its own first.
+/// Those of the section, the strict ones first, and of several the one with the most of its own.
 fn all() -> &'static [Known] {
     static ALL: OnceLock<Vec<Known>> = OnceLock::new();
     ALL.get_or_init(|| {
         let entries = source::entries(LANGUAGES[0].source).unwrap_or_default();
         let of_agent = entries.iter().enumerate().filter(|(_, entry)| entry.pages.contains(&SECTION));
         let mut all: Vec<Known> = of_agent.filter_map(|(index, entry)| Known::of(index, entry)).collect();
-        all.sort_by_key(|known| std::cmp::Reverse(known.n_own_bytes));
+        all.sort_by_key(|known| std::cmp::Reverse((known.is_strict(), known.n_own_bytes)));
         all
     })
 }

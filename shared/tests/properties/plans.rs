@@ -5,7 +5,7 @@ use headroom_shared::{
     hardware::{ComputeCapability, Device, context::Estimate},
     memory::{allocator::SegmentKind, message::TorchVersion, program::Phase},
     plan::{Plan, Request, plan},
-    train_config::TrainConfig,
+    train_config::{CrossEntropy, TrainConfig},
     units::{GIB, MIB},
 };
 use proptest::{prelude::*, sample::select};
@@ -125,6 +125,8 @@ proptest! {
     fn a_larger_vocabulary_never_needs_less(
         shape in shapes(ANY_HEAD_SIZES), train in trainings(), card in cards(), more in 1..3000_u64,
     ) {
+        // Fused, a larger vocabulary has its tokens in smaller chunks, and at some sizes needs less for it.
+        prop_assume!(train.cross_entropy != CrossEntropy::Fused);
         let larger = GptShape { vocab_size: shape.vocab_size + more, ..shape };
         prop_assert!(live_peak(shape, &train, card) <= live_peak(larger, &train, card));
     }

@@ -29,6 +29,8 @@ pub struct Scenario {
     pub fault: Option<FaultAt>,
     /// The allocation, counted from 1, that finds no memory though it was free before.
     pub no_memory_at: Option<u64>,
+    /// After so many launches no file of kernels finds memory.
+    pub no_modules_after: Option<u64>,
     /// The library of products.
     pub cublaslt: CublasLt,
     /// The library of graphs.
@@ -45,6 +47,7 @@ impl Default for Scenario {
             mutations: BTreeMap::new(),
             fault: None,
             no_memory_at: None,
+            no_modules_after: None,
             cublaslt: CublasLt::default(),
             cudnn: Cudnn::default(),
         }

@@ -276,6 +276,36 @@ fn losses_are_compared_smoothed_and_said_with_what_differs() {
     });
 }
 
+/// Whether what stands in a row at a run touches what is beside it, or leaves its own place.
+const TOUCHES: &str = "(() => {
+    const facts = [...document.querySelectorAll('.run__fact')].some((fact) => fact.scrollWidth > fact.clientWidth);
+    const [name, ends] = [...document.querySelector('[data-testid=beside-0] p').children].map((of) => of.getBoundingClientRect());
+    return facts || name.right + 4 > ends.left;
+})()";
+
+#[test]
+fn a_learning_rate_beyond_measure_has_room_on_a_phone() {
+    rig("a_learning_rate_beyond_measure_has_room_on_a_phone", async |page, agent| {
+        let what =
+            json!({ "kind": "run_iteration", "iter": 300, "loss": 3.5e22, "time_ms": 1.0, "learning_rate": 1e30 });
+        let printed = json!([{ "id": 1, "time_ms": 1, "run": RUN, "what": what.clone() }]);
+        agent.answer_rest(&format!("GET /api/runs/{RUN}/events"), 200, printed);
+        page.resize((360, 740)).await;
+        open_paired(page).await;
+        until_state(page, "Live").await;
+        happens(agent, 1, what);
+        until_says(page, "[data-testid=facts]", "Loss3.5e22").await;
+        until_says(page, "[data-testid=facts]", "Learning rate1e30").await;
+        until_says(page, "[data-testid=beside-0]", "Learning rate 1e30").await;
+        assert!(!page.value::<bool>(TOUCHES).await);
+        // The measure can fail.
+        let wide = "const value = document.querySelector('.run__fact dd');
+            value.style.whiteSpace = 'nowrap'; value.textContent = '1000000000000.0'.repeat(4)";
+        page.script(wide).await;
+        assert!(page.value::<bool>(TOUCHES).await);
+    });
+}
+
 #[test]
 fn runs_of_one_name_and_minute_are_told_apart() {
     rig("runs_of_one_name_and_minute_are_told_apart", async |page, agent| {

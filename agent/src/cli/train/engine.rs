@@ -70,8 +70,9 @@ impl Engine {
     /// # Errors
     /// There is no such card, or a tensor is larger than any machine's memory.
     pub fn of(request: &Request, run: &RunSettings, gpt: &GptConfig) -> Result<Self, Error> {
-        let why = match card::place(run.device, &asked(gpt, run, request))? {
-            Place::Card(chosen) => {
+        let is_elsewhere = request.plan && request.vram_bytes.is_some();
+        let why = match card::place(run.device, &asked(gpt, run, request)) {
+            Ok(Place::Card(chosen)) => {
                 if run.precision == Some(Precision::Float16) {
                     print::note(
                         "dtype is float16: the card trains in bfloat16, which is as small and overflows less.\n",
@@ -79,7 +80,10 @@ impl Engine {
                 }
                 return Ok(Self::Card(chosen));
             }
-            Place::Cpu(why) => why,
+            Ok(Place::Cpu(why)) => why,
+            // A plan needs no card.
+            Err(error) if is_elsewhere && error.is_without_card() => Some(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
         if let (true, Some(vram_bytes), Some(why)) = (request.plan, request.vram_bytes, &why) {
             let size = human_size(vram_bytes);
@@ -138,6 +142,17 @@ impl Engine {
             }
             Self::Card(chosen) => Ok(chosen.check(&asked(gpt, run, request))?),
             Self::Elsewhere(card) => Ok(card.check(&asked(gpt, run, request))?),
+        }
+    }
+
+    /// Why a run ended, with who else is on the card where its memory ran out.
+    #[must_use]
+    pub fn explained(&self, error: Error) -> Error {
+        match self {
+            Self::Card(chosen) if error.is_out_of_memory() => {
+                Error::OutOfMemory { error: Box::new(error), holders: chosen.holders() }
+            }
+            _ => error,
         }
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use headroom_kernels::{fast::TrainerError, training::TrainingError};
 use headroom_shared::{
     gpt::{GptConfigError, tensors::TensorTooLarge},
+    protocol::gpu::Process,
     text,
 };
 use thiserror::Error;
@@ -14,7 +15,7 @@ use crate::{
     data::{dataset::DatasetError, prepare},
     train::{
         card::CardError, checkpoint::CheckpointError, model::ModelError, pretrained::PretrainedError, run::RunError,
-        settings::SettingsError,
+        settings::SettingsError, shortage,
     },
 };
 
@@ -59,6 +60,14 @@ pub enum Error {
     /// A card.
     #[error(transparent)]
     Card(#[from] CardError),
+    /// The card's memory ran out after the run's own was allocated.
+    #[error("{}", shortage::held(text::card_ran_out(error.to_string()).to_string(), holders))]
+    OutOfMemory {
+        /// What failed then.
+        error: Box<Self>,
+        /// Who else is on the card.
+        holders: Vec<Process>,
+    },
     /// The model or its threads.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
@@ -86,8 +95,24 @@ impl Error {
             Self::Weights(error) => error.hint(),
             Self::Card(error) => error.hint(),
             Self::Run(error) => error.hint(),
+            Self::OutOfMemory { error, holders } => {
+                let end = (!holders.is_empty()).then(|| text::TRY_END_HOLDERS.to_string());
+                let tries: Vec<String> = end.into_iter().chain(error.hint()).collect();
+                (!tries.is_empty()).then(|| tries.join("; "))
+            }
             Self::DoesNotFit { .. } => Some(format!("{}; {}", text::TRY_SMALLER_BATCH, text::TRY_PLAN)),
             Self::Shape(_) | Self::Tensor(_) | Self::Trainer(_) | Self::Training(_) | Self::Signal(_) => None,
+        }
+    }
+
+    /// Whether the card had no memory for what is taken besides the plan.
+    pub fn is_out_of_memory(&self) -> bool {
+        let of = |error: &TrainingError| matches!(error, TrainingError::Cuda(error) if error.is_out_of_memory());
+        match self {
+            Self::Card(CardError::Cuda { error, .. }) => error.is_out_of_memory(),
+            Self::Training(error) => of(error),
+            Self::Run(RunError::Training { error, .. }) => of(error),
+            _ => false,
         }
     }
 

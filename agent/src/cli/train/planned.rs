@@ -146,7 +146,7 @@ pub fn words(engine: &Engine) -> String {
     let By { multiplied, attended } = by;
     text.push_str(&format!("Matrices are multiplied by {multiplied}.\nAttention is computed by {attended}.\n"));
     text.push_str(&format!(
-        "Free on the card: {} of {}, of which {} are left alone.\n",
+        "Free on the card: {} of {}; {} are left alone.\n",
         human_size(room.free_bytes),
         human_size(room.total_bytes),
         human_size(room.reserve_bytes)

@@ -4,18 +4,19 @@ use std::{path::Path, time::Duration};
 
 use headroom_kernels::weights::Note;
 use headroom_shared::{
-    gpt::GptConfig,
+    gpt::{GptConfig, buffers::cuda::Attender},
     nanogpt::Value,
     text::{self, Text},
+    units::{GIB, MIB},
 };
 use serde_json::{Value as Json, json};
 
-use super::{engine::Engine, planned};
+use super::{engine::Engine, options::Request, planned};
 use crate::{
     cli::plan::options::Given,
     data::dataset::{Dataset, Split},
     train::{
-        run::{Event, NOT_SAVED, Step},
+        run::{Event, NOT_SAVED, OnSaveError, Step},
         settings::RunSettings,
     },
 };
@@ -107,10 +108,19 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// What to do with what was learnt.
-pub fn done(run: &RunSettings) -> String {
-    let dir = run.out_dir.display();
-    format!("Done. Let it write:\n  headroom sample --ckpt {} --prompt \"Once\"\n", quoted(&dir.to_string()))
+/// What is said at the end where there is no checkpoint, as after an evaluation alone.
+pub const DONE_UNSAVED: &str = "Done, and nothing was saved.\n";
+
+/// A word that stories begin with.
+const PROMPT: &str = "Once";
+
+/// What to do with what was learnt and saved.
+pub fn done(run: &RunSettings, dataset: &Dataset) -> String {
+    let dir = quoted(&run.out_dir.display().to_string());
+    // Not every data set has its characters.
+    let is_known = dataset.tokenizer().is_ok_and(|tokenizer| tokenizer.encode(PROMPT).is_ok());
+    let prompt = if is_known { format!(" --prompt \"{PROMPT}\"") } else { String::new() };
+    format!("Done. Let it write:\n  headroom sample --ckpt {dir}{prompt}\n")
 }
 
 /// That it was stopped and left nothing new, with the iteration of the checkpoint that there is.
@@ -119,7 +129,8 @@ pub fn not_saved(kept: Option<u64>) -> Text {
 }
 
 /// The command that goes on with a run: the one that started it, with `--init_from=resume`.
-pub fn resume_command(given: &[Given], out_dir: &Path) -> String {
+pub fn resume_command(request: &Request, out_dir: &Path) -> String {
+    let given = &request.given;
     let words = given.iter().filter_map(|given| match given {
         Given::Config(path) => Some(quoted(&path.to_string_lossy())),
         Given::Setting(text) if text.trim_start_matches('-').starts_with("init_from=") => None,
@@ -135,7 +146,34 @@ pub fn resume_command(given: &[Given], out_dir: &Path) -> String {
         words.push(quoted(&format!("--out_dir={}", out_dir.display())));
     }
     words.push("--init_from=resume".to_owned());
+    words.extend(options(request));
     format!("headroom train {}", words.join(" "))
+}
+
+/// The options that a run was started with, but for what is so where none is given.
+fn options(request: &Request) -> Vec<String> {
+    let Request { threads, vram_bytes, recompute, attender, on_save_error, json, plan: _, given: _ } = request;
+    let attender = attender.map(|attender| match attender {
+        Attender::Own => "own",
+        Attender::Cudnn => "cudnn",
+    });
+    let stops = *on_save_error == OnSaveError::Stop;
+    let options = [
+        threads.map(|threads| format!("--threads={threads}")),
+        vram_bytes.map(|bytes| format!("--vram={}", exact_size(bytes))),
+        recompute.map(|level| format!("--recompute={}", level.name())),
+        attender.map(|attender| format!("--attention={attender}")),
+        stops.then(|| "--on-save-error=stop".to_owned()),
+        json.then(|| "--json".to_owned()),
+    ];
+    options.into_iter().flatten().collect()
+}
+
+/// A size as options take it, to the byte.
+fn exact_size(bytes: u64) -> String {
+    let units = [(GIB, "GiB"), (MIB, "MiB"), (1, "B")];
+    let unit = units.into_iter().find(|(unit, _)| bytes.is_multiple_of(*unit));
+    unit.map_or_else(String::new, |(unit, name)| format!("{}{name}", bytes / unit))
 }
 
 fn quoted(word: &str) -> String {
@@ -160,6 +198,10 @@ pub fn python(value: &Json) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{
+        args::parse,
+        train::options::{FLAGS, take_word},
+    };
 
     #[test]
     fn spans_have_two_units() {
@@ -170,16 +212,34 @@ mod tests {
 
     #[test]
     fn the_command_that_goes_on_is_the_one_that_started() {
-        let given = [
-            Given::Config("my config.py".into()),
-            Given::Setting("--init_from=scratch".to_owned()),
-            Given::Setting("--out_dir=it's".to_owned()),
-        ];
-        let out = Path::new("out-stories");
-        assert_eq!(resume_command(&[], out), "headroom train --out_dir=out-stories --init_from=resume");
+        let of = |words: &[&str]| {
+            let mut request = Request::default();
+            let words = words.iter().map(Into::into);
+            parse("train", FLAGS, words, &mut request, take_word).expect("they are understood");
+            request
+        };
+        let again = |words: &[&str]| resume_command(&of(words), Path::new("out-stories"));
+        assert_eq!(again(&[]), "headroom train --out_dir=out-stories --init_from=resume");
         assert_eq!(
-            resume_command(&given, out),
+            again(&["my config.py", "--init_from=scratch", "--out_dir=it's"]),
             r"headroom train 'my config.py' '--out_dir=it'\''s' --init_from=resume"
         );
+        // Each option that is in the table, but for the one that trains nothing.
+        let options = [
+            "--threads=2",
+            "--vram=11.69GiB",
+            "--recompute=gelu",
+            "--attention=cudnn",
+            "--on-save-error=stop",
+            "--json",
+        ];
+        assert_eq!(options.len() + 1, FLAGS.len());
+        let command = again(&options);
+        let words: Vec<&str> = command.split(' ').skip(2).collect();
+        let request = of(&words);
+        assert_eq!(request.given.len(), 2, "{command}");
+        let request = Request { given: vec![], ..request };
+        assert_eq!(format!("{request:?}"), format!("{:?}", of(&options)), "{command}");
+        assert!(again(&["--vram=8GiB"]).ends_with(" --init_from=resume --vram=8GiB"));
     }
 }

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use headroom_shared::{
-    gpt::GptConfig,
+    gpt::{
+        GptConfig,
+        presets::{GPT2_BLOCK_SIZE, Preset},
+    },
     nanogpt::{Settings, Source, read},
     tokenizer::CharTokenizer,
 };
@@ -84,9 +87,18 @@ impl Planned {
         let gpt = match (&meta, &run.init_from) {
             (Some(meta), _) => model::of_checkpoint(&run, ids, meta)?,
             (None, InitFrom::Weights(name)) => {
-                let path = model::weights(name, Path::new("."))?;
-                let (weights, notes) = Pretrained::shape(&path).map_err(Error::from)?;
-                print::note(&report::weights(&path, &notes));
+                let weights = match (model::weights(name, Path::new(".")), Preset::named(name)) {
+                    (Ok(path), _) => {
+                        let (weights, notes) = Pretrained::shape(&path).map_err(Error::from)?;
+                        print::note(&report::weights(&path, &notes));
+                        weights
+                    }
+                    (Err(_), Some(preset)) => {
+                        print::note(&format!("The weights {name} are not here: planned with their shape.\n"));
+                        GptConfig::new(preset.shape(GPT2_BLOCK_SIZE, 0.0))?
+                    }
+                    (Err(error), None) => return Err(error.into()),
+                };
                 model::of_weights(&run, ids, weights)?
             }
             (None, InitFrom::Scratch | InitFrom::Resume) => model::fresh(&run, ids)?,

@@ -77,7 +77,7 @@ pub enum CheckpointError {
         keeps_old: bool,
     },
     /// The folder cannot be used.
-    #[error("checkpoints cannot be written to {}: {error}", .dir.display())]
+    #[error("{}", text::checkpoint_folder(.dir.display().to_string(), error.to_string()))]
     Folder {
         /// What the system says.
         error: io::Error,
@@ -85,7 +85,7 @@ pub enum CheckpointError {
         dir: PathBuf,
     },
     /// The file cannot be read.
-    #[error("the checkpoint {} cannot be read: {error}", .path.display())]
+    #[error("{}", text::checkpoint_unread(.path.display().to_string(), error.to_string()))]
     Read {
         /// What the system says.
         error: io::Error,
@@ -101,13 +101,13 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// A file of weights that no run of ours wrote.
-    #[error("{} has weights, but is no checkpoint of this program: there is nothing to go on from", .path.display())]
+    #[error("{}", text::checkpoint_not_ours(.path.display().to_string()))]
     NotOurs {
         /// The file.
         path: PathBuf,
     },
     /// From a later program.
-    #[error("the checkpoint {} has version {found}, and this program reads {known}", .path.display())]
+    #[error("{}", text::checkpoint_version(.path.display().to_string(), found.as_str(), *known))]
     Version {
         /// As the file says.
         found: String,
@@ -131,7 +131,7 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// It is as it was written, and nothing goes on from it.
-    #[error("nothing can go on from the checkpoint {}: {error}", .path.display())]
+    #[error("{}", text::checkpoint_not_finite(.path.display().to_string(), error.to_string()))]
     NotFinite {
         /// Which tensor has what is no number.
         error: Box<WeightsError>,
@@ -183,17 +183,17 @@ impl CheckpointError {
             Self::DiskFull { needed_bytes, dir, .. } => {
                 text::try_free(text::size(*needed_bytes), dir.display().to_string()).to_string()
             }
-            Self::Busy { .. } => "give each run an --out_dir= of its own".to_owned(),
-            Self::Folder { error, .. } | Self::Write { error, .. } => match error.kind() {
+            Self::Busy { .. } => text::TRY_OWN_OUT_DIR.to_string(),
+            Self::Folder { error, dir } | Self::Write { error, dir, .. } => match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    "name a folder that you may write to with --out_dir=".to_owned()
+                    text::try_writable(dir.display().to_string()).to_string()
                 }
                 _ => return None,
             },
             Self::Broken { error, .. } => error.hint()?.to_string(),
             Self::NotFound { .. } => "name the folder that the run wrote to".to_owned(),
             Self::NotOurs { .. } => "--init_from=gpt2 starts anew from such weights".to_owned(),
-            Self::Checksum { .. } => "copy it again from where it came, or go back to an older copy".to_owned(),
+            Self::Checksum { .. } => text::TRY_OLDER_COPY.to_string(),
             Self::NotFinite { .. } => {
                 "go back to an older copy, or begin anew with a lower --learning_rate= or --grad_clip=".to_owned()
             }

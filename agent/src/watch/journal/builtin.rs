@@ -91,6 +91,7 @@ pub fn cause(words: &str) -> Option<Cause> {
         text::shortage_allocation("", "", "", "", "", ""),
         text::card_no_room("", ""),
         text::card_out_of_memory("", ""),
+        text::card_ran_out(""),
     ];
     let diverged = [text::run_diverged("", "", ""), text::run_forgot("", "", "", "")];
     let texts = text::texts_of(words);
@@ -151,6 +152,11 @@ mod tests {
         let short = || text::shortage_plan(text::size(9), text::size(8), "a card", text::size(7), text::size(6), "");
         for (words, died_of) in [
             (text::shortage_held(text::card_no_room("a card", size), "process 7"), Some(Cause::OutOfGpuMemory)),
+            (
+                text::run_not_computed(7_u64, text::card_ran_out("cuLaunchKernel at a.rs:7: 2")),
+                Some(Cause::OutOfGpuMemory),
+            ),
+            (text::run_not_computed(7_u64, "cuLaunchKernel at a.rs:7: 2"), None),
             (text::run_diverged(text::DIVERGED_LOSS, 7_u64, "NaN"), Some(Cause::Diverged)),
             (text::run_forgot("7.0", 200_u64, "3.3", 900_u64), Some(Cause::Diverged)),
             (text::host_too_small(text::size(9), text::size(8)), None),

@@ -134,7 +134,26 @@ fn a_checkpoint_that_cannot_be_saved_is_told_at_once_and_once() {
     print(&mut journal, &line, SECOND);
     journal.bytes(Stream::Err, &Copied { gap: false, bytes: line.into_bytes() }, SECOND);
     let [What::RunNotSaved { iter: 100, message }] = &*kept.all() else { panic!("{:?}", kept.all()) };
-    assert!(message.contains("no space left on device. There is none before it."), "{message}");
+    assert!(message.contains("no space left on device.\nThere is none before it."), "{message}");
+}
+
+#[test]
+fn why_a_checkpoint_was_not_saved_is_said_in_every_language() {
+    let full = crate::train::checkpoint::CheckpointError::DiskFull {
+        needed_bytes: 5 << 20,
+        dir: "out".into(),
+        keeps_old: true,
+    };
+    let hint = full.hint().expect("space can be made");
+    let (mut journal, kept, _) = journal(settings("headroom train"));
+    print(&mut journal, &format!("{}7: {full}; {hint}\n", crate::train::run::NOT_SAVED), SECOND);
+    let [What::RunNotSaved { iter: 7, message }] = &*kept.all() else { panic!("{:?}", kept.all()) };
+    assert_eq!(
+        text::table("de").translated(message),
+        "Der Checkpoint von Iteration 7 wurde nicht gespeichert: die Festplatte ist voll: Ein Checkpoint von 5,0 MiB konnte \
+         nicht nach out geschrieben werden; der vorige ist unversehrt; auf der Festplatte von out 5,0 MiB frei machen.\n\
+         Davor gibt es keinen."
+    );
 }
 
 #[test]

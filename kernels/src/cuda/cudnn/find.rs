@@ -7,7 +7,7 @@ use std::{
 
 use super::calls::{Handle, Loaded};
 use crate::cuda::{
-    Device,
+    CudaError, Device,
     libraries::{self, Absent, Refused, Wanted},
 };
 
@@ -66,12 +66,19 @@ pub fn open(library: &Path) -> Result<(Found, Loaded), Refused> {
 
 /// The library that the variable names, else the first that can be used of those in the usual places.
 pub(super) fn find(device: &Device) -> Result<(Found, Handle), Absent> {
-    libraries::find(&WANTED, |library| {
-        let (found, loaded) = open(library)?;
-        let refused =
-            |error: crate::cuda::CudaError| Refused { library: library.to_owned(), reason: error.to_string() };
-        Ok((found, loaded.create(device).map_err(refused)?))
-    })
+    libraries::find(&WANTED, |library| begin(device, library))
+}
+
+/// The library at a path, which has to be usable.
+pub(super) fn named(device: &Device, library: &Path) -> Result<(Found, Handle), Absent> {
+    begin(device, library).map_err(|refused| Absent::Named(&WANTED, refused))
+}
+
+/// Opens a library and has it begin on the card.
+fn begin(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
+    let (found, loaded) = open(library)?;
+    let refused = |error: CudaError| Refused { library: library.to_owned(), reason: error.to_string() };
+    Ok((found, loaded.create(device).map_err(refused)?))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice, ops::layernorm_forward::or_null},
 };
 
-static MODULE: Module = Module { name: "adamw_update", ptx: include_str!("../../../ptx/adamw_update.ptx") };
+pub(super) static MODULE: Module = Module { name: "adamw_update", ptx: include_str!("../../../ptx/adamw_update.ptx") };
 static UPDATE: Kernel = Kernel { module: &MODULE, name: "adamw_update", threads: 256, shared_bytes: 0 };
 
 /// Elements of one tensor that are a block's work.

@@ -6,7 +6,8 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
 };
 
-static MODULE: Module = Module { name: "attention_backward", ptx: include_str!("../../../ptx/attention_backward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "attention_backward", ptx: include_str!("../../../ptx/attention_backward.ptx") };
 static ROWS: Kernel = kernel("attention_backward_rows", 0);
 /// By [`Sizes::width`].
 static KEYS: [Kernel; 4] = [

@@ -8,7 +8,8 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
 };
 
-static MODULE: Module = Module { name: "attention_forward", ptx: include_str!("../../../ptx/attention_forward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "attention_forward", ptx: include_str!("../../../ptx/attention_forward.ptx") };
 /// By [`Sizes::width`].
 static FORWARD: [Kernel; 4] = [
     kernel("attention_forward_32", 24576),

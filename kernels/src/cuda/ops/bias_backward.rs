@@ -7,7 +7,8 @@ use headroom_shared::gpt::buffers::cuda::workspace::{BIAS_COLUMNS, bias_part_row
 use super::{count, eights, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "bias_backward", ptx: include_str!("../../../ptx/bias_backward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "bias_backward", ptx: include_str!("../../../ptx/bias_backward.ptx") };
 static BACKWARD: Kernel = Kernel { module: &MODULE, name: "bias_backward", threads: 256, shared_bytes: 8192 };
 
 const OP: &str = "bias_backward";

@@ -3,7 +3,7 @@
 use super::{count, eights};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "classifier", ptx: include_str!("../../../ptx/classifier.ptx") };
+pub(super) static MODULE: Module = Module { name: "classifier", ptx: include_str!("../../../ptx/classifier.ptx") };
 static NARROW: Kernel = Kernel { module: &MODULE, name: "classifier_1", threads: THREADS, shared_bytes: 128 };
 static WIDE: Kernel = Kernel { module: &MODULE, name: "classifier_16", threads: THREADS, shared_bytes: 128 };
 

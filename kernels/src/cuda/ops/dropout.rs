@@ -6,7 +6,7 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
 };
 
-static MODULE: Module = Module { name: "dropout", ptx: include_str!("../../../ptx/dropout.ptx") };
+pub(super) static MODULE: Module = Module { name: "dropout", ptx: include_str!("../../../ptx/dropout.ptx") };
 static DROPOUT: Kernel = Kernel { module: &MODULE, name: "dropout", threads: THREADS, shared_bytes: 0 };
 
 const THREADS: u32 = 256;

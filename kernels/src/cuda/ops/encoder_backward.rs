@@ -8,7 +8,8 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
 };
 
-static MODULE: Module = Module { name: "encoder_backward", ptx: include_str!("../../../ptx/encoder_backward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "encoder_backward", ptx: include_str!("../../../ptx/encoder_backward.ptx") };
 static WPE: Kernel = Kernel { module: &MODULE, name: "encoder_backward_wpe", threads: THREADS, shared_bytes: 0 };
 static FEW: Kernel = Kernel { module: &MODULE, name: "encoder_backward_wte_few", threads: THREADS, shared_bytes: 0 };
 static MANY: Kernel =

@@ -6,7 +6,8 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
 };
 
-static MODULE: Module = Module { name: "encoder_forward", ptx: include_str!("../../../ptx/encoder_forward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "encoder_forward", ptx: include_str!("../../../ptx/encoder_forward.ptx") };
 static FORWARD: Kernel = Kernel { module: &MODULE, name: "encoder_forward", threads: THREADS, shared_bytes: 0 };
 
 const THREADS: u32 = 256;

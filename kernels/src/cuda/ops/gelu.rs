@@ -3,7 +3,7 @@
 use super::eights;
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "gelu", ptx: include_str!("../../../ptx/gelu.ptx") };
+pub(super) static MODULE: Module = Module { name: "gelu", ptx: include_str!("../../../ptx/gelu.ptx") };
 static FORWARD: Kernel = Kernel { module: &MODULE, name: "gelu_forward", threads: THREADS, shared_bytes: 0 };
 static BACKWARD: Kernel = Kernel { module: &MODULE, name: "gelu_backward", threads: THREADS, shared_bytes: 0 };
 

@@ -4,7 +4,7 @@ use headroom_shared::gpt::buffers::cuda::workspace;
 
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "global_norm", ptx: include_str!("../../../ptx/global_norm.ptx") };
+pub(super) static MODULE: Module = Module { name: "global_norm", ptx: include_str!("../../../ptx/global_norm.ptx") };
 static SUMS: Kernel =
     Kernel { module: &MODULE, name: "global_norm_squared_forward", threads: THREADS, shared_bytes: 64 };
 static ROOT: Kernel = Kernel { module: &MODULE, name: "global_norm_root", threads: THREADS, shared_bytes: 64 };

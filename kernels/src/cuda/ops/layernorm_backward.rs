@@ -5,7 +5,8 @@ use headroom_shared::gpt::buffers::cuda::workspace;
 use super::layernorm_forward::{Sizes, THREADS, or_null};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "layernorm_backward", ptx: include_str!("../../../ptx/layernorm_backward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "layernorm_backward", ptx: include_str!("../../../ptx/layernorm_backward.ptx") };
 static BACKWARD: [Kernel; 3] = [
     kernel("layernorm_backward_1", 12480),
     kernel("layernorm_backward_4", 12480),

@@ -8,7 +8,8 @@ use crate::{
     cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice},
 };
 
-static MODULE: Module = Module { name: "layernorm_forward", ptx: include_str!("../../../ptx/layernorm_forward.ptx") };
+pub(super) static MODULE: Module =
+    Module { name: "layernorm_forward", ptx: include_str!("../../../ptx/layernorm_forward.ptx") };
 static FORWARD: [Kernel; 3] =
     [kernel("layernorm_forward_1"), kernel("layernorm_forward_4"), kernel("layernorm_forward_12")];
 static RESIDUAL_FORWARD: [Kernel; 3] = [

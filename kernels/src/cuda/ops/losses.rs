@@ -3,7 +3,7 @@
 use super::count;
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "losses", ptx: include_str!("../../../ptx/losses.ptx") };
+pub(super) static MODULE: Module = Module { name: "losses", ptx: include_str!("../../../ptx/losses.ptx") };
 static SUM: Kernel = Kernel { module: &MODULE, name: "losses_sum", threads: 1024, shared_bytes: 128 };
 
 /// The sum of losses times `scale`; with `accumulate` it is added to what stands there.

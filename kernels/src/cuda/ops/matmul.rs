@@ -10,7 +10,7 @@ use super::{count, eights, layernorm_forward::or_null, sum_planes::sum_planes};
 use crate::cuda::{Bf16, CudaError, Device, Grid, Kernel, Module, Slice};
 use sizes::Sizes;
 
-static MODULE: Module = Module { name: "matmul", ptx: include_str!("../../../ptx/matmul.ptx") };
+pub(super) static MODULE: Module = Module { name: "matmul", ptx: include_str!("../../../ptx/matmul.ptx") };
 static FORWARD: Kernel = kernel("matmul_forward");
 static GELU_FORWARD: Kernel = kernel("matmul_gelu_forward");
 static RESIDUAL_FORWARD: Kernel = kernel("matmul_residual_forward");

@@ -2,7 +2,7 @@
 
 use crate::cuda::{CudaError, Device, Grid, Kernel, Module, Slice};
 
-static MODULE: Module = Module { name: "sum_planes", ptx: include_str!("../../../ptx/sum_planes.ptx") };
+pub(super) static MODULE: Module = Module { name: "sum_planes", ptx: include_str!("../../../ptx/sum_planes.ptx") };
 static SUM: Kernel = Kernel { module: &MODULE, name: "sum_planes", threads: THREADS, shared_bytes: 0 };
 
 const THREADS: u32 = 256;

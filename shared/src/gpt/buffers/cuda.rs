@@ -11,7 +11,7 @@ pub mod workspace;
 
 pub use activations::{BLOCK_TENSORS, Recompute};
 pub use moment::Moment;
-pub use planner::{DoesNotFit, RESERVE_BYTES, Sized, plan, plan_with, size};
+pub use planner::{DoesNotFit, RESERVE_BYTES, Sized, plan, plan_with, size, size_with};
 pub use workspace::{Attender, Libraries, Multiplier};
 
 use std::collections::BTreeSet;

@@ -35,7 +35,11 @@ unsafe extern "C" fn cuModuleLoadDataEx(
             return Err(code::INVALID_VALUE);
         }
         let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
+        let n_launches = state.n_launches;
         let scenario = state.scenario()?;
+        if scenario.no_modules_after.is_some_and(|n| n_launches >= n) {
+            return Err(code::OUT_OF_MEMORY);
+        }
         match read(&text, scenario.driver_version, &scenario.cards[card]) {
             Ok(entries) => {
                 let number = state.new_handle();

@@ -97,7 +97,7 @@ pub fn made(of: &Descriptor, around: &Around<'_>) -> Result<(Made, Attributes), 
         Kind::Graph => Made::Graph(Arc::new(graph(of, around)?)),
         Kind::Heuristics => return heuristics(of, around),
         Kind::Engine => return engine(of, around),
-        Kind::EngineConfig => return config(of),
+        Kind::EngineConfig => return config(of, around),
         Kind::KnobChoice => Made::Knob,
         Kind::Plan => return plan(of, around),
         Kind::VariantPack => Made::Pack(pack(of)?),
@@ -240,7 +240,7 @@ fn of_engine(chosen: &Chosen) -> Attributes {
         notes.push(NONDETERMINISTIC);
     }
     [
-        (table::ENGINE_GLOBAL_INDEX, Values::Numbers(vec![number(chosen.place as u64)])),
+        (table::ENGINE_GLOBAL_INDEX, Values::Numbers(vec![index(chosen.place)])),
         (table::ENGINE_NUMERICAL_NOTE, Values::Numbers(notes)),
         (table::ENGINE_BEHAVIOR_NOTE, Values::Numbers(vec![RUNTIME_COMPILATION])),
     ]
@@ -269,23 +269,31 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// An engine's number, which all but the first share, as the library's do: its choice then tells which.
+fn index(place: usize) -> i64 {
+    if place == 0 { 2 } else { 1 }
+}
+
 fn engine(of: &Descriptor, around: &Around<'_>) -> Result<(Made, Attributes), u32> {
     let graph = graph_of(of, table::ENGINE_OPERATION_GRAPH)?;
-    let index = of.number(table::ENGINE_GLOBAL_INDEX);
-    let place = usize::try_from(index).unwrap_or(usize::MAX);
-    let engine = around.library.engines.get(place).ok_or_else(|| unknown(format_args!("engine {index}")))?;
+    let wanted = of.number(table::ENGINE_GLOBAL_INDEX);
+    let mut engines = around.library.engines.iter().enumerate();
+    let found = engines.find(|(place, _)| index(*place) == wanted);
+    let (place, engine) = found.ok_or_else(|| unknown(format_args!("engine {wanted}")))?;
     let chosen = Chosen { graph, place, engine: engine.clone() };
     let told = of_engine(&chosen);
     Ok((Made::Chosen(chosen), told))
 }
 
-fn config(of: &Descriptor) -> Result<(Made, Attributes), u32> {
-    let chosen = chosen(of, table::ENGINECFG_ENGINE, Kind::Engine)?.clone();
+fn config(of: &Descriptor, around: &Around<'_>) -> Result<(Made, Attributes), u32> {
+    let mut chosen = chosen(of, table::ENGINECFG_ENGINE, Kind::Engine)?.clone();
     for choice in of.parts(table::ENGINECFG_KNOB_CHOICES) {
         let value = choice.number(table::KNOB_CHOICE_KNOB_VALUE);
-        if choice.number(table::KNOB_CHOICE_KNOB_TYPE) != KERNEL_CFG || value != number(chosen.place as u64) {
-            return Err(unknown(format_args!("choice {value} of engine {}", chosen.place)));
-        }
+        let place = usize::try_from(value).ok().filter(|&place| index(place) == index(chosen.place));
+        let engine = place.and_then(|place| Some((place, around.library.engines.get(place)?)));
+        let engine = engine.filter(|_| choice.number(table::KNOB_CHOICE_KNOB_TYPE) == KERNEL_CFG);
+        let (place, engine) = engine.ok_or_else(|| unknown(format_args!("choice {value} of an engine")))?;
+        chosen = Chosen { place, engine: engine.clone(), ..chosen };
     }
     let told = of_config(&chosen);
     Ok((Made::Chosen(chosen), told))

@@ -8,7 +8,7 @@ use std::{
 
 use headroom_fake_cuda::{Here, library};
 use headroom_kernels::{
-    cuda::{Allocation, Bf16, CublasLt, CudaError, Device, Own, Products, driver},
+    cuda::{Allocation, Bf16, CublasLt, CudaError, Cudnn, Device, Own, Products, driver},
     rng::Stream,
 };
 
@@ -134,6 +134,15 @@ pub fn cublaslt(device: &Device) -> Option<CublasLt> {
     }
     let path = library().expect("cargo builds the library with this test");
     Some(CublasLt::at(device, &path, None).expect("it is the library of products too"))
+}
+
+/// The library of attention, likewise.
+pub fn cudnn(device: &Device) -> Option<Cudnn> {
+    if has_card() {
+        return Cudnn::find(device, None).ok();
+    }
+    let path = library().expect("cargo builds the library with this test");
+    Some(Cudnn::at(device, &path, None).expect("it is the library of attention too"))
 }
 
 /// Holds that a check finds a mistake of `mutations.txt`, by one of the orders at least: as a fault or as wrong numbers.

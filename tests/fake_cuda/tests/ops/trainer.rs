@@ -6,14 +6,14 @@ use headroom_kernels::{
         adamw_update::AdamW,
         gpt::{DropoutPass, Gpt, Micro},
     },
-    cuda::{Device, Own, Products, Trainer},
+    cuda::{Attention, Device, Own, Products, Trainer},
 };
 use headroom_shared::gpt::{
     GptConfig, GptShape,
-    buffers::cuda::{CudaTraining, Recompute},
+    buffers::cuda::{CudaTraining, Libraries, Recompute},
 };
 
-use crate::card::{Outcome, Wrong, cublaslt, holds_in_an_order, inputs, normals};
+use crate::card::{Outcome, Wrong, cublaslt, cudnn, holds_in_an_order, inputs, normals};
 
 const BATCH_SIZE: u64 = 2;
 const T: usize = 24;
@@ -24,20 +24,27 @@ fn config(dropout: f64, bias: bool) -> GptConfig {
     GptConfig::new(shape).expect("valid")
 }
 
+/// Who multiplies, and who computes attention.
+type Ways = (Box<dyn Products>, Box<dyn Attention>);
+
+fn own() -> Ways {
+    (Box::new(Own), Box::new(Own))
+}
+
 fn trainer(device: &Device, config: &GptConfig, recompute: [Recompute; 2]) -> Result<Trainer, Wrong> {
-    trainer_with(device, Box::new(Own), config, recompute)
+    trainer_with(device, (Box::new(Own), Box::new(Own)), config, recompute)
 }
 
 fn trainer_with(
     device: &Device,
-    products: Box<dyn Products>,
+    (products, attention): Ways,
     config: &GptConfig,
     recompute: [Recompute; 2],
 ) -> Result<Trainer, Wrong> {
-    let multiplier = products.multiplier();
-    let plan = CudaTraining::with_libraries(config, BATCH_SIZE, recompute.to_vec(), multiplier.into()).expect("small");
+    let libraries = Libraries { multiplier: products.multiplier(), attender: attention.attender() };
+    let plan = CudaTraining::with_libraries(config, BATCH_SIZE, recompute.to_vec(), libraries).expect("small");
     let planned_bytes = plan.bytes;
-    let mut trainer = Trainer::with(device, config, plan, products, Box::new(Own))?;
+    let mut trainer = Trainer::with(device, config, plan, products, attention)?;
     assert_eq!(trainer.allocated_bytes(), planned_bytes);
     trainer.write_params(&params(&trainer))?;
     Ok(trainer)
@@ -72,9 +79,9 @@ fn reference(config: &GptConfig, params: &[f32], x: &[u32], y: &[u32], dropout: 
 }
 
 /// A gradient is off by what bfloat16 rounds on its way through the model: of its tensor's length, a share.
-fn check(device: &Device, products: Box<dyn Products>, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
+fn check(device: &Device, ways: Ways, dropout: f64, bias: bool, recompute: [Recompute; 2]) -> Outcome {
     let config = config(dropout, bias);
-    let mut trainer = trainer_with(device, products, &config, recompute)?;
+    let mut trainer = trainer_with(device, ways, &config, recompute)?;
     batch(&mut trainer, 1);
     let (x, y) = trainer.batch_mut();
     let (x, y) = (x.to_vec(), y.to_vec());
@@ -101,18 +108,29 @@ fn check(device: &Device, products: Box<dyn Products>, dropout: f64, bias: bool,
 fn losses_and_gradients_are_those_of_the_reference() {
     for level in Recompute::ALL {
         for (dropout, bias) in [(0.0, true), (0.2, false)] {
-            holds_in_an_order(|device| check(device, Box::new(Own), dropout, bias, [level; 2]));
+            holds_in_an_order(|device| check(device, own(), dropout, bias, [level; 2]));
         }
     }
     let mixed = [Recompute::Block, Recompute::GeluAndLayernorm];
-    holds_in_an_order(|device| check(device, Box::new(Own), 0.2, true, mixed));
+    holds_in_an_order(|device| check(device, own(), 0.2, true, mixed));
 }
 
 #[test]
 fn with_the_librarys_products_they_are_too() {
     for (level, dropout, bias) in [(Recompute::None, 0.0, true), (Recompute::Attention, 0.2, false)] {
         holds_in_an_order(|device| match cublaslt(device) {
-            Some(library) => check(device, Box::new(library), dropout, bias, [level; 2]),
+            Some(library) => check(device, (Box::new(library), Box::new(Own)), dropout, bias, [level; 2]),
+            None => Ok(()),
+        });
+    }
+}
+
+/// On the emulated card attention is the library's, as nothing is timed; with dropout it is ours.
+#[test]
+fn with_the_librarys_attention_they_are_too() {
+    for (level, dropout) in [(Recompute::None, 0.0), (Recompute::Attention, 0.0), (Recompute::Block, 0.2)] {
+        holds_in_an_order(|device| match cudnn(device) {
+            Some(library) => check(device, (Box::new(Own), Box::new(library)), dropout, true, [level; 2]),
             None => Ok(()),
         });
     }
@@ -127,19 +145,18 @@ fn a_plan_without_room_for_the_library_is_refused() {
         let error = Trainer::with(device, &config, plan, Box::new(library), Box::new(Own)).expect_err("it has no room");
         let told = error.to_string();
         assert!(told.contains("bytes of workspace for cuBLASLt") && told.ends_with("has 0 bytes"), "{told}");
+        let Some(library) = cudnn(device) else { return Ok(()) };
+        let plan = CudaTraining::new(&config, BATCH_SIZE, vec![Recompute::None; 2]).expect("small");
+        let error = Trainer::with(device, &config, plan, Box::new(Own), Box::new(library)).expect_err("it has no room");
+        assert!(error.to_string().contains("room for attention by cuDNN"), "{error}");
         Ok(())
     });
 }
 
 /// Losses, parameters and moments of a few iterations of two micro-steps.
-fn run(
-    device: &Device,
-    products: Box<dyn Products>,
-    dropout: f64,
-    recompute: [Recompute; 2],
-) -> Result<Vec<u64>, Wrong> {
+fn run(device: &Device, ways: Ways, dropout: f64, recompute: [Recompute; 2]) -> Result<Vec<u64>, Wrong> {
     let config = config(dropout, true);
-    let mut trainer = trainer_with(device, products, &config, recompute)?;
+    let mut trainer = trainer_with(device, ways, &config, recompute)?;
     let mut bits = vec![];
     for step in 1..=3_u64 {
         for micro in 0..2 {
@@ -169,10 +186,10 @@ fn run(
     Ok(bits)
 }
 
-fn no_level_changes_a_bit(dropouts: &[f64], products: impl Fn(&Device) -> Option<Box<dyn Products>>) {
+fn no_level_changes_a_bit(dropouts: &[f64], ways: impl Fn(&Device) -> Option<Ways>) {
     for &dropout in dropouts {
         holds_in_an_order(|device| {
-            let run = |level| products(device).map(|products| run(device, products, dropout, [level; 2])).transpose();
+            let run = |level| ways(device).map(|ways| run(device, ways, dropout, [level; 2])).transpose();
             let want = run(Recompute::None)?;
             for level in Recompute::ALL {
                 if run(level)? != want {
@@ -186,12 +203,17 @@ fn no_level_changes_a_bit(dropouts: &[f64], products: impl Fn(&Device) -> Option
 
 #[test]
 fn what_is_computed_again_changes_no_bit() {
-    no_level_changes_a_bit(&[0.0, 0.2], |_| Some(Box::new(Own)));
+    no_level_changes_a_bit(&[0.0, 0.2], |_| Some(own()));
 }
 
 #[test]
 fn nor_does_it_with_the_librarys_products() {
-    no_level_changes_a_bit(&[0.0], |device| Some(Box::new(cublaslt(device)?)));
+    no_level_changes_a_bit(&[0.0], |device| Some((Box::new(cublaslt(device)?), Box::new(Own))));
+}
+
+#[test]
+fn nor_does_it_with_the_librarys_attention() {
+    no_level_changes_a_bit(&[0.0], |device| Some((Box::new(Own), Box::new(cudnn(device)?))));
 }
 
 #[test]

@@ -17,7 +17,8 @@ const CHILD: &str = "HEADROOM_STATES_CHILD";
 const MARK: &str = "\n--- told ---\n";
 
 /// What says where a library of products may be.
-const PLACES: &[&str] = &["HEADROOM_CUBLASLT", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "CUDA_HOME", "CUDA_PATH"];
+const PLACES: &[&str] =
+    &["HEADROOM_CUBLASLT", "HEADROOM_CUDNN", "VIRTUAL_ENV", "CONDA_PREFIX", "HOME", "CUDA_HOME", "CUDA_PATH"];
 
 /// A process that plays a test.
 #[derive(Debug)]

@@ -187,26 +187,41 @@ fn a_library_may_not_begin() {
 }
 
 #[test]
-fn an_engine_is_found_again_by_its_number() {
-    let test = "graphs::an_engine_is_found_again_by_its_number";
-    on(test, Cudnn::default()).run(|_: &mut dyn FnMut(String)| {
+fn an_engine_is_found_again_by_its_number_and_choice() {
+    let test = "graphs::an_engine_is_found_again_by_its_number_and_choice";
+    let cudnn = by([256, 512, 768].map(|bytes| engine(bytes, Determinism::Repeats, false)).into());
+    let said = on(test, cudnn).run(|tell| {
         let library = Loaded::open().expect("it begins");
         let graph = library.graph(&forward(&library));
-        let config = library.proposals(graph).expect("proposals")[0];
-        let (kept, knobs) = (library.create(2), [library.create(7)]);
-        library.get(config, 300, of::DESCRIPTOR, &mut [kept]).expect("its engine");
-        assert_eq!(library.get(config, 302, of::DESCRIPTOR, &mut knobs.clone()), Ok(1));
-        let mut number = [-1_i64];
-        library.get(kept, 1301, of::INT64, &mut number).expect("its number");
-        let engine = library.create(2);
-        let set = [library.set(engine, 1300, of::DESCRIPTOR, &[graph]), library.set(engine, 1301, of::INT64, &number)];
-        assert_eq!((set, library.finalize(engine)), ([0; 2], 0));
-        let config = library.create(3);
-        let set =
-            [library.set(config, 300, of::DESCRIPTOR, &[engine]), library.set(config, 302, of::DESCRIPTOR, &knobs)];
-        assert_eq!((set, library.finalize(config)), ([0; 2], 0));
-        assert_eq!(library.plan(config).map(|(_, bytes)| bytes), Ok(1 << 20));
+        for config in library.proposals(graph).expect("proposals") {
+            let (kept, knob) = (library.create(2), library.create(7));
+            library.get(config, 300, of::DESCRIPTOR, &mut [kept]).expect("its engine");
+            assert_eq!(library.get(config, 302, of::DESCRIPTOR, &mut [knob]), Ok(1));
+            let mut number = [-1_i64];
+            library.get(kept, 1301, of::INT64, &mut number).expect("its number");
+            let again = |knobs: &[Raw]| {
+                let engine = library.create(2);
+                let set = [
+                    library.set(engine, 1300, of::DESCRIPTOR, &[graph]),
+                    library.set(engine, 1301, of::INT64, &number),
+                    library.finalize(engine),
+                ];
+                let config = library.create(3);
+                assert_eq!((set, library.set(config, 300, of::DESCRIPTOR, &[engine])), ([0; 3], 0));
+                for _ in knobs {
+                    assert_eq!(library.set(config, 302, of::DESCRIPTOR, knobs), 0);
+                }
+                assert_eq!(library.finalize(config), 0);
+                library.plan(config).expect("a plan").1
+            };
+            tell(format!("{}: {} bytes, without its choice {}", number[0], again(&[knob]), again(&[])));
+        }
     });
+    assert_snapshot!(said.told, @r"
+    2: 256 bytes, without its choice 256
+    1: 512 bytes, without its choice 512
+    1: 768 bytes, without its choice 512
+    ");
 }
 
 #[test]

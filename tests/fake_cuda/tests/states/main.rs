@@ -4,6 +4,7 @@
 mod cards;
 mod child;
 mod cublaslt;
+mod cudnn;
 mod drivers;
 mod faults;
 mod graphs;

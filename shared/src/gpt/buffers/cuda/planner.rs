@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What a run leaves of the memory that is free as it is planned. Code of kernels and room of their threads come out of
-/// it when a kernel is launched first, some 100 MiB with cuBLASLt's, and a desktop takes and gives back as much.
+/// it as they are loaded and launched first, some 100 MiB with cuBLASLt's, and a desktop takes and gives back as much.
 pub const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Not even the least there is fits.
@@ -73,7 +73,11 @@ pub fn size(config: &GptConfig, batch_size: u64, free_bytes: u64) -> Result<Size
     size_with(config, batch_size, free_bytes, Libraries::NONE)
 }
 
-fn size_with(
+/// The same where others than our kernels may multiply matrices and compute attention.
+///
+/// # Errors
+/// As [`size`].
+pub fn size_with(
     config: &GptConfig,
     batch_size: u64,
     free_bytes: u64,
