@@ -283,8 +283,9 @@ impl Inner {
             return Err(Error::not_allowed(Named::Dataset, &dataset, &datasets));
         }
         let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+        let first = devices.iter().find(|device| device.unavailable.is_none());
         let own = config.device.clone().filter(|device| names.contains(device));
-        let device = order.device.or(own).or_else(|| names.first().cloned()).unwrap_or_default();
+        let device = order.device.or(own).or_else(|| first.map(|device| device.name.clone())).unwrap_or_default();
         if !names.contains(&device) {
             return Err(Error::not_allowed(Named::Device, &device, &names));
         }

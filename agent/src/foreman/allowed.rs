@@ -90,7 +90,8 @@ impl Allowed {
             let path = self.inside(&self.root.join("config").join(&name))?;
             Some(Config::new(name, text(&path)?))
         });
-        let built_in = Config::new(STORIES.to_owned(), train::STORIES.to_owned());
+        // The device that it names is for nanoGPT on any machine; here it is whichever comes first.
+        let built_in = Config { device: None, ..Config::new(STORIES.to_owned(), train::STORIES.to_owned()) };
         [built_in].into_iter().chain(files).take(LISTED_MAX).collect()
     }
 

@@ -98,6 +98,9 @@ fn a_config_is_trained_on_the_device_that_it_names() {
     let training = place.foreman.training();
     let slow = training.configs.iter().find(|config| config.name == "slow.py").expect("it is there");
     assert_eq!(slow.device, None);
+    // What ours names is for nanoGPT, on any machine.
+    let stories = training.configs.iter().find(|config| config.name == "stories").expect("it is there");
+    assert_eq!(stories.device, None);
 }
 
 #[test]
