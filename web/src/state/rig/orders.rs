@@ -60,7 +60,7 @@ fn device_of(config: &str, training: &Training) -> Option<String> {
 pub fn listed(devices: &[Device]) -> Vec<Device> {
     let n_cards = devices.iter().filter(|device| device.name != CPU).count();
     let listed = |device: &Device| match n_cards > 1 && device.name != CPU {
-        true => Device { label: format!("{} · {}", device.label, device.name), ..device.clone() },
+        true => Device { label: format!("{} · {}", device.name, device.label), ..device.clone() },
         false => device.clone(),
     };
     devices.iter().map(listed).collect()
@@ -311,7 +311,7 @@ mod tests {
         let device = |name: &str, label: &str| Device { name: name.into(), label: label.into(), unavailable: None };
         let labels = |devices: &[Device]| listed(devices).into_iter().map(|device| device.label).collect::<Vec<_>>();
         let devices = [device("cuda:1", "RTX 4070"), device("cpu", "CPU"), device("cuda:0", "RTX 4070")];
-        assert_eq!(labels(&devices), ["RTX 4070 · cuda:1", "CPU", "RTX 4070 · cuda:0"]);
+        assert_eq!(labels(&devices), ["cuda:1 · RTX 4070", "CPU", "cuda:0 · RTX 4070"]);
         assert_eq!(labels(&devices[..2]), ["RTX 4070", "CPU"]);
     }
 
