@@ -58,6 +58,23 @@ pub struct Wanted {
     pub packages: &'static str,
 }
 
+/// A library that was found; versions count as it counts them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<V> {
+    /// What NVIDIA calls it.
+    pub name: &'static str,
+    /// Where: a path, or a name that the loader found by itself.
+    pub library: PathBuf,
+    /// Which one.
+    pub version: V,
+}
+
+impl<V: fmt::Display> fmt::Display for Found<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.name, self.version, self.library.display())
+    }
+}
+
 /// A library that was there and is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {

@@ -69,11 +69,8 @@ pub const FLAGS: &[Flag<Request>] = &[
         value: Some("own|cudnn"),
         doc: "On a card, who computes attention: our kernels, or NVIDIA's\ncuDNN as far as it gives the same and is faster, as timed\nbefore the run begins [default: own]",
         set: |request, word| {
-            request.attender = match word {
-                "own" => Some(Attender::Own),
-                "cudnn" => Some(Attender::Cudnn),
-                _ => return Err(format!("{word:?} is neither own nor cudnn").into()),
-            };
+            let attender = Attender::named(word).ok_or_else(|| format!("{word:?} is neither own nor cudnn"))?;
+            request.attender = Some(attender);
             Ok(())
         },
     },

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use headroom_kernels::weights::Note;
 use headroom_shared::{
-    gpt::{GptConfig, buffers::cuda::Attender},
+    gpt::GptConfig,
     nanogpt::Value,
     text::{self, Text},
     units::{GIB, MIB},
@@ -153,16 +153,12 @@ pub fn resume_command(request: &Request, out_dir: &Path) -> String {
 /// The options that a run was started with, but for what is so where none is given.
 fn options(request: &Request) -> Vec<String> {
     let Request { threads, vram_bytes, recompute, attender, on_save_error, json, plan: _, given: _ } = request;
-    let attender = attender.map(|attender| match attender {
-        Attender::Own => "own",
-        Attender::Cudnn => "cudnn",
-    });
     let stops = *on_save_error == OnSaveError::Stop;
     let options = [
         threads.map(|threads| format!("--threads={threads}")),
         vram_bytes.map(|bytes| format!("--vram={}", exact_size(bytes))),
         recompute.map(|level| format!("--recompute={}", level.name())),
-        attender.map(|attender| format!("--attention={attender}")),
+        attender.map(|attender| format!("--attention={}", attender.name())),
         stops.then(|| "--on-save-error=stop".to_owned()),
         json.then(|| "--json".to_owned()),
     ];

@@ -1,9 +1,6 @@
 //! Which cuBLASLt a host has, and which one is taken.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::Path};
 
 use super::calls::{Handle, Loaded};
 use crate::cuda::{
@@ -54,19 +51,7 @@ impl fmt::Display for Version {
 }
 
 /// The library that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Where: a path, or a name that the loader found by itself.
-    pub library: PathBuf,
-    /// Which one.
-    pub version: Version,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cuBLASLt {} ({})", self.version, self.library.display())
-    }
-}
+pub type Found = libraries::Found<Version>;
 
 /// The library that the variable names, else the first that can be used of those in the usual places.
 pub(super) fn find(device: &Device) -> Result<(Found, Handle), Absent> {
@@ -91,7 +76,7 @@ fn take(device: &Device, library: &Path) -> Result<(Found, Handle), Refused> {
         return Err(refused(format!("it is for CUDA {}, and the driver is for CUDA {driver}", version.major())));
     }
     let handle = loaded.create(device).map_err(|error| refused(error.to_string()))?;
-    Ok((Found { library: library.to_owned(), version }, handle))
+    Ok((Found { name: WANTED.name, library: library.to_owned(), version }, handle))
 }
 
 #[cfg(test)]

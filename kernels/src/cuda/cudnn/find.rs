@@ -1,9 +1,6 @@
 //! Which cuDNN a host has, and which one is taken.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::Path};
 
 use super::calls::{Handle, Loaded};
 use crate::cuda::{
@@ -36,19 +33,7 @@ impl fmt::Display for Version {
 }
 
 /// The library that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Where: a path, or a name that the loader found by itself.
-    pub library: PathBuf,
-    /// Which one.
-    pub version: Version,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cuDNN {} ({})", self.version, self.library.display())
-    }
-}
+pub type Found = libraries::Found<Version>;
 
 /// Opens a library, without a card.
 ///
@@ -61,7 +46,7 @@ pub fn open(library: &Path) -> Result<(Found, Loaded), Refused> {
     if version < NEEDED {
         return Err(refused(format!("it is version {version}, and {NEEDED} or newer is needed")));
     }
-    Ok((Found { library: library.to_owned(), version }, loaded))
+    Ok((Found { name: WANTED.name, library: library.to_owned(), version }, loaded))
 }
 
 /// The library that the variable names, else the first that can be used of those in the usual places.

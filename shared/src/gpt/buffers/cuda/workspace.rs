@@ -90,6 +90,24 @@ pub enum Attender {
 }
 
 impl Attender {
+    /// All, as a command line lists them.
+    pub const ALL: [Self; 2] = [Self::Own, Self::Cudnn];
+
+    /// As it is written on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Cudnn => "cudnn",
+        }
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|attender| attender.name() == name)
+    }
+
     /// Sequences of a group of cuDNN's backward: all, or a part that divides them; `None` where it is our kernels that do
     /// the backward, as one sequence's scores are too many.
     ///
