@@ -5,6 +5,7 @@
 //! is applied to what the person gave, resolved and planned like any other question.
 
 mod change;
+mod code;
 mod fix;
 mod patch;
 mod search;
@@ -12,6 +13,7 @@ mod search;
 mod tests;
 
 pub use change::{Change, Switch};
+pub use code::{CodeChange, changed_files, changes_text, needs_text, patch_of};
 pub use fix::{Effect, Fix, Kind};
 pub use patch::ByHand;
 

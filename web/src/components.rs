@@ -4,6 +4,7 @@ pub mod actions;
 pub mod builtin;
 pub mod card_picker;
 pub mod chart;
+pub mod code_changes;
 pub mod config;
 pub mod demo;
 pub mod dynamic;

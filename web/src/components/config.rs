@@ -8,7 +8,7 @@ use super::actions::CopyButton;
 use super::dynamic::{flag, words};
 use crate::{
     browser,
-    state::{budget::Budget, presets::RUNS},
+    state::{budget::Budget, needs, presets::RUNS},
     text::{self, t},
 };
 
@@ -69,7 +69,7 @@ pub fn ConfigInput(
                     // Its address is made when it is wanted, not with every key.
                     <a class="button" id="download-config" data-testid="download-config" href="data:," download="config.py"
                         on:click:target=move |event| {
-                            let address = budget.session.with(|session| browser::text_address(&session.text));
+                            let address = budget.session.with(|session| browser::text_address(&needs::noted(session)));
                             event.target().set_href(&address);
                         }>{t(text::DOWNLOAD_CONFIG)}</a>
                     <label class="button config__file">
@@ -81,7 +81,7 @@ pub fn ConfigInput(
                         <span>{t(text::OPEN_FILE)}</span>
                     </label>
                     <CopyButton id="copy-config" label=t(text::COPY_CONFIG)
-                        content=move |()| Some(budget.session.with(|session| session.text.clone())) />
+                        content=move |()| Some(budget.session.with(needs::noted)) />
                 </div>
                 <p class="config__drop" aria-hidden="true">{t(text::DROP_HERE)}</p>
             </div>

@@ -7,9 +7,9 @@ use leptos::prelude::*;
 use crate::{
     browser,
     components::{
-        card_picker::CardPicker, chart::ChartView, config::ConfigInput, fixes::Fixes, form::RunForm, header::Header,
-        message::Message, more::More, notice::Notice, phases::PhaseTable, problems::Problems, tensors::TensorList,
-        verdict::VerdictView,
+        card_picker::CardPicker, chart::ChartView, code_changes::CodeChanges, config::ConfigInput, fixes::Fixes,
+        form::RunForm, header::Header, message::Message, more::More, notice::Notice, phases::PhaseTable,
+        problems::Problems, tensors::TensorList, verdict::VerdictView,
     },
     state::{budget::Budget, session::Session},
     text::{self, t},
@@ -50,6 +50,7 @@ pub fn BudgetPage() -> impl IntoView {
             </section>
             <section class="budget__answer" id="answer" tabindex="-1" aria-label=t(text::NAME)>
                 <VerdictView budget />
+                <CodeChanges budget />
                 <div class="budget__course">
                     <ChartView budget />
                     <Fixes budget />

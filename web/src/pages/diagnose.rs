@@ -176,7 +176,7 @@ fn budget_link(session: Session, class: &'static str, label: String, word: Key, 
 /// The fixes; each opens the calculator with itself applied.
 fn what_to_change(rows: Rows, session: &Session, leave: Callback<()>) -> impl IntoView + use<> {
     let row = |fix: Row| {
-        let after = applied(session, &fix.changes, &say(&text::fix_why(session.options.gpu.as_str())));
+        let after = applied(session, &fix.changes, &session.options.gpu);
         let class = if fix.fits { "button button--primary" } else { "button" };
         let link = budget_link(after, class, apply_label(&fix), text::APPLY, leave);
         item(fix, link)

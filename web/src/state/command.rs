@@ -2,10 +2,11 @@
 
 use headroom_shared::{advice::advise, nanogpt::defaults, session::Options};
 
-use super::{answer::Answer, edit::shell_value, json};
+use super::{answer::Answer, edit::shell_value, json, needs};
 
 /// The command that starts this run with nothing but flags: those keys that are not at nanoGPT's defaults.
 ///
+/// Changes to nanoGPT's code that the plan assumes are named in a comment above it.
 /// `vocab_size` stays out, as nanoGPT takes it from the data set and refuses it as a flag.
 pub fn command_line(answer: &Answer, options: &Options) -> String {
     let mut command = match options.world_size {
@@ -13,7 +14,8 @@ pub fn command_line(answer: &Answer, options: &Options) -> String {
         n => format!("torchrun --standalone --nproc_per_node={n} train.py"),
     };
     push_flags(&mut command, answer, &[]);
-    command
+    // On a line of its own: some shells take a comment behind a command for arguments.
+    answer.plan().map(|plan| needs::comment(&needs::of_plan(plan))).unwrap_or_default() + &command
 }
 
 /// The same run by the trainer that is built in. The data set is always named: where none is, it trains a model of its own.
@@ -48,7 +50,7 @@ pub fn plan_as_json(answer: &Answer, options: &Options) -> Option<String> {
 mod tests {
     use super::*;
     use crate::state::session::Session;
-    use headroom_shared::nanogpt::from_pasted_text;
+    use headroom_shared::nanogpt::{Value, from_pasted_text};
 
     #[test]
     fn only_what_differs_becomes_a_flag() {
@@ -82,6 +84,18 @@ mod tests {
         for (key, setting) in answer.resolved.settings.values.iter() {
             assert_eq!(again.value(key).as_ref(), Some(&setting.value), "{key}");
         }
+    }
+
+    #[test]
+    fn a_command_that_counts_on_other_code_says_so() {
+        let mut session = Session { text: "batch_size = 20\n".into(), ..Session::default() };
+        session.set_options(|options| options.activation_checkpointing = true);
+        let command = command_line(&Answer::of(&session), &session.options);
+        assert_eq!(
+            command,
+            "# headroom (code): needs 1 change to model.py: activation checkpointing\npython train.py --batch_size=20"
+        );
+        assert_eq!(from_pasted_text("pasted", &command).read().value("batch_size"), Some(Value::Int(20)));
     }
 
     #[test]

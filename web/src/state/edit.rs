@@ -25,6 +25,21 @@ pub fn as_config(text: &str) -> String {
     from_pasted_text(CONFIG_NAME, text).read().to_config()
 }
 
+/// The text without any line or argument that sets the key. What sets it in another way stays.
+pub fn unset(text: &str, key: &str) -> String {
+    let sets = |line: &str| {
+        let rest = line.strip_prefix(key).map(str::trim_start);
+        rest.is_some_and(|rest| rest.starts_with('=') && !rest.starts_with("=="))
+    };
+    let flag = format!("--{key}=");
+    let mut without: String = text.split_inclusive('\n').filter(|line| !sets(line)).collect();
+    while let Some((start, end)) = words(&without).into_iter().find(|(start, _)| without[*start..].starts_with(&flag)) {
+        let start = without[..start].trim_end_matches(' ').len();
+        without.replace_range(start..end, "");
+    }
+    without
+}
+
 fn holds(text: &str, changes: &[(&str, Value)]) -> bool {
     let settings = from_pasted_text(CONFIG_NAME, text).read();
     changes.iter().all(|(key, value)| settings.value(key).as_ref() == Some(value))

@@ -6,7 +6,7 @@ use headroom_shared::{
     session::Options,
 };
 
-use super::{edit, presets};
+use super::{card, edit, needs, presets};
 
 /// What a config is called in messages where it came without a name.
 pub const CONFIG_NAME: &str = "config.py";
@@ -70,6 +70,12 @@ impl Session {
             self.options.world_size = now.unwrap_or(1);
         }
         self.text = text;
+    }
+
+    /// Changes options. A comment in the text names the changes to nanoGPT's code that they assume.
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.options);
+        self.text = needs::noted(self);
     }
 
     /// Sets keys of nanoGPT, in the text.
