@@ -147,6 +147,8 @@ pub fn set_theme(theme: Option<&str>) {
 /// Keeps a text for a reload of the fragment it was made of.
 pub fn keep_text(fragment: &str, text: &str) {
     if let Some(storage) = session_storage() {
+        // A text that does not fit into the storage leaves none behind, rather than another's.
+        let _ = storage.remove_item(TEXT_KEY);
         let _ = storage.set_item(TEXT_OF_KEY, fragment);
         let _ = storage.set_item(TEXT_KEY, text);
     }

@@ -13,6 +13,7 @@ pub mod fixes;
 pub mod form;
 pub mod header;
 pub mod language;
+pub mod long_text;
 pub mod message;
 pub mod more;
 pub mod notice;

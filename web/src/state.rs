@@ -11,6 +11,7 @@ pub mod demo;
 pub mod diagnosis;
 pub mod edit;
 pub mod entry;
+pub mod excerpt;
 pub mod fields;
 pub mod fixes;
 pub mod format;

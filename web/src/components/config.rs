@@ -6,6 +6,7 @@ use web_sys::{DragEvent, File};
 
 use super::actions::CopyButton;
 use super::dynamic::{flag, words};
+use super::long_text::LongText;
 use crate::{
     browser,
     state::{budget::Budget, needs, presets::RUNS},
@@ -58,13 +59,9 @@ pub fn ConfigInput(
                 <StartFrom budget />
             </div>
             <div class="config__body">
-                <textarea class="input config__text" id="config" data-testid="config" rows="7" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" wrap="off" placeholder=t(text::CONFIG_PLACEHOLDER)
-                    prop:value=words(move || budget.session.with(|session| session.text.clone()))
-                    on:input:target=move |event| {
-                        let text = event.target().value();
-                        budget.session.update(|session| session.set_text(text));
-                    }></textarea>
+                <LongText id="config" class="input config__text" rows="7" no_wrap=true placeholder=t(text::CONFIG_PLACEHOLDER)
+                    value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
+                    on_change=move |text: String| budget.session.update(|session| session.set_text(text)) />
                 <div class="config__ways">
                     // Its address is made when it is wanted, not with every key.
                     <a class="button" id="download-config" data-testid="download-config" href="data:," download="config.py"

@@ -11,6 +11,7 @@ use crate::{
     state::{
         answer::{Answer, Reading},
         budget::Budget,
+        excerpt::is_long,
         places,
     },
     text::{self, say, t},
@@ -110,9 +111,11 @@ fn problem(budget: Budget, line: Line) -> impl IntoView {
 }
 
 fn jump_to(budget: Budget, line: u32, column: u32) {
-    let Some(place) = budget.session.with_untracked(|session| places::place(&session.text, line, column)) else {
-        return;
-    };
+    // Of a long text the field shows parts, which have other places.
+    let found = budget.session.with_untracked(|session| {
+        (!is_long(&session.text)).then(|| places::place(&session.text, line, column)).flatten()
+    });
+    let Some(place) = found else { return };
     let area = document().get_element_by_id("config");
     if let Some(area) = area.and_then(|area| area.dyn_into::<HtmlTextAreaElement>().ok()) {
         browser::select(&area, place.start, place.end, place.depth);

@@ -7,9 +7,10 @@ use web_sys::DragEvent;
 use crate::{
     browser,
     components::{
-        dynamic::{part, words},
+        dynamic::part,
         fixes::{apply_label, item},
         header::Header,
+        long_text::LongText,
     },
     state::{
         diagnosis::{Candidate, Part, Shown, part_words, shown, wants_config},
@@ -52,15 +53,11 @@ pub fn DiagnosePage() -> impl IntoView {
                     <label for="message">{t(text::PASTE)}</label>
                     <button type="button" class="button" id="example" data-testid="example" on:click=example>{t(text::EXAMPLE)}</button>
                 </div>
-                <textarea class="input diagnose__text" id="message" data-testid="message" rows="12" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=t(text::PASTE_PLACEHOLDER)
-                    prop:value=words(move || pasted.get())
-                    on:input:target=move |event| pasted.set(event.target().value())></textarea>
+                <LongText id="message" class="input diagnose__text" rows="12" placeholder=t(text::PASTE_PLACEHOLDER)
+                    value=pasted on_change=move |text: String| pasted.set(text) />
                 <label for="config">{t(text::PASTE_CONFIG)}</label>
-                <textarea class="input diagnose__text" id="config" data-testid="config" rows="6" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=t(text::PASTE_CONFIG_PLACEHOLDER)
-                    prop:value=words(move || config.get())
-                    on:input:target=move |event| config.set(event.target().value())></textarea>
+                <LongText id="config" class="input diagnose__text" rows="6" placeholder=t(text::PASTE_CONFIG_PLACEHOLDER)
+                    value=config on_change=move |text: String| config.set(text) />
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::NAME) aria-live="polite">
                 {part(move || match answer.get() {
