@@ -1,11 +1,11 @@
 //! What was noticed about the config and the run, in a box of its own height so that nothing below it moves.
 
 use headroom_shared::nanogpt::{PastedKind, Severity};
-use leptos::{html::Ul, prelude::*};
+use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlTextAreaElement;
 
-use super::dynamic::{part, words};
+use super::dynamic::{flag, part, words};
 use crate::{
     browser,
     state::{
@@ -75,15 +75,33 @@ pub fn Problems(
         Reading::Run => say(&text::read_as(answer.kind, answer.resolved.settings.values.len())),
         Reading::Foreign | Reading::OutOfMemory => String::new(),
     });
-    let list = NodeRef::<Ul>::new();
+    let is_open = RwSignal::new(false);
+    let count = Memo::new(move |_| shown.with(Vec::len));
+    let more = move || {
+        let n = count.get();
+        (n > N_SEEN).then(|| {
+            view! {
+                <button type="button" class="problems__more" id="all-problems" data-testid="all-problems"
+                    aria-controls="problems" aria-expanded=words(move || is_open.get().to_string())
+                    on:click=move |_| is_open.update(|open| *open = !*open)>
+                    {words(move || if is_open.get() { t(text::PROBLEMS_FEWER).to_owned() } else { say(&text::problems_all(n)) })}
+                </button>
+            }
+        })
+    };
     view! {
-        <ul class="problems" id="problems" data-testid="problems" node_ref=list tabindex="0"
-            aria-label=t(text::PROBLEMS)>
-            {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
-            <li class="problems__read">{words(move || read_as.get())}</li>
-        </ul>
+        <div class="problems__box" class:problems__box--open=flag(move || is_open.get() && count.get() > N_SEEN)>
+            {part(more)}
+            <ul class="problems" id="problems" data-testid="problems" tabindex="0" aria-label=t(text::PROBLEMS)>
+                {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
+                <li class="problems__read">{words(move || read_as.get())}</li>
+            </ul>
+        </div>
     }
 }
+
+/// Problems that the box has room for; where there are more, a button shows all.
+const N_SEEN: usize = 2;
 
 fn problem(budget: Budget, line: Line) -> impl IntoView {
     let Line { severity, place, key, message } = line;
