@@ -22,4 +22,5 @@ pub mod problems;
 pub mod rig;
 pub mod rig_charts;
 pub mod tensors;
+pub mod to_diagnose;
 pub mod verdict;

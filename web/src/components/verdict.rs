@@ -9,7 +9,7 @@ use headroom_shared::plan::basis::Certainty;
 use super::dynamic::{part, some_words, words};
 use crate::{
     browser,
-    components::{actions::CopyButton, builtin::BuiltinView},
+    components::{actions::CopyButton, builtin::BuiltinView, to_diagnose::ToDiagnose},
     state::{
         budget::Budget,
         command, format,
@@ -38,6 +38,7 @@ pub fn VerdictView(
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
             <VerdictWords budget verdict />
+            <ToDiagnose budget />
             <Figures budget />
             <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
