@@ -25,12 +25,29 @@ use crate::{
 #[component]
 pub fn DiagnosePage() -> impl IntoView {
     let (kept_message, kept_config) = browser::kept_message().unwrap_or_default();
+    let carried = carried();
+    let own_config = carried.as_ref().filter(|session| !session.is_untouched()).map(|session| session.text.clone());
+    let options = carried.map(|session| session.options).unwrap_or_default();
     let pasted = RwSignal::new(kept_message);
-    let config = RwSignal::new(kept_config);
+    let config = RwSignal::new(if kept_config.is_empty() { own_config.unwrap_or_default() } else { kept_config });
     let leave = Callback::new(move |()| {
         pasted.with_untracked(|pasted| config.with_untracked(|config| browser::keep_message(pasted, config)));
     });
-    let answer = Memo::new(move |_| pasted.with(|pasted| config.with(|config| shown(pasted, config))));
+    let of_run = options.clone();
+    let answer = Memo::new(move |_| pasted.with(|pasted| config.with(|config| shown(pasted, config, &of_run))));
+    // The config goes along to the other pages: on the message's GPU, or on that of the calculator.
+    Effect::new(move |_| {
+        let diagnosed = answer.with(|answer| answer.as_ref()?.session.clone());
+        let given = || {
+            let text = config.get();
+            (!text.trim().is_empty()).then(|| Session { text, options: options.clone() })
+        };
+        if let Some(session) = diagnosed.or_else(given) {
+            let fragment = session.fragment();
+            browser::keep_text(&fragment, &session.text);
+            browser::carry_run(&fragment);
+        }
+    });
     let example = move |_| {
         pasted.set(text::EXAMPLE_MESSAGE.to_owned());
         config.set(text::EXAMPLE_CONFIG.to_owned());
@@ -67,6 +84,13 @@ pub fn DiagnosePage() -> impl IntoView {
             </section>
         </main>
     }
+}
+
+/// The run that the address has, with its comments where this window knows them.
+fn carried() -> Option<Session> {
+    let kept = browser::kept_text();
+    let kept = kept.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
+    Session::open(&browser::fragment(), kept).map(|opened| opened.session)
 }
 
 fn meaning(shown: &Shown, leave: Callback<()>) -> impl IntoView + use<> {

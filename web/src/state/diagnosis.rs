@@ -62,14 +62,15 @@ pub struct Shown {
     pub session: Option<Session>,
 }
 
-/// Diagnoses; `None` for an empty text.
-pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
+/// Diagnoses; `None` for an empty text. `options` are of the run that came along from the calculator; the message's GPU
+/// counts, not theirs.
+pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<Shown> {
     if pasted.trim().is_empty() {
         return None;
     }
     let given: Vec<Source> =
         if config.trim().is_empty() { vec![] } else { from_pasted_text(CONFIG_NAME, config).sources };
-    let diagnosis = diagnose(pasted, &given, &Options::default(), false);
+    let diagnosis = diagnose(pasted, &given, options, false);
     let message = diagnosis.message();
     let explanation = &diagnosis.explanation;
     let session = session(&diagnosis, config);
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_message_alone_has_candidates_and_asks_for_the_config() {
-        let shown = shown(MESSAGE, "").expect("an answer");
+        let shown = shown(MESSAGE, "", &Options::default()).expect("an answer");
         assert!(wants_config(&shown) && shown.fixes.is_none() && shown.session.is_none());
         assert_eq!(shown.candidates[0].tensor, "logits (65536, 50304) bfloat16");
         assert_eq!(shown.parts.iter().map(|part| part.bytes).sum::<u64>(), shown.card_bytes);
@@ -182,7 +183,8 @@ mod tests {
 
     #[test]
     fn with_its_config_it_is_explained_to_the_digit() {
-        let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n").expect("an answer");
+        let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n", &Options::default())
+            .expect("an answer");
         assert_eq!(shown.agreement, t(text::AGREES_EXACTLY));
         let session = shown.session.expect("a run");
         assert_eq!(session.options.gpu, "GeForce RTX 4070");
@@ -191,6 +193,6 @@ mod tests {
 
     #[test]
     fn nothing_pasted_is_nothing_shown() {
-        assert_eq!(shown(" \n", ""), None);
+        assert_eq!(shown(" \n", "", &Options::default()), None);
     }
 }

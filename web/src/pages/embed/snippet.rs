@@ -34,7 +34,14 @@ pub fn SnippetPage(
         let (theme, language) = (text::EMBED_THEMES[theme.get()].0, LANGUAGES[language.get()].code);
         budget.session.with(|session| Snippet::of(session, language, theme, &browser::folder()))
     });
-    let leave = Callback::new(move |()| browser::replace_fragment(&budget.session.with_untracked(Session::fragment)));
+    let leave = Callback::new(move |()| {
+        budget.session.with_untracked(|session| {
+            let fragment = session.fragment();
+            browser::keep_text(&fragment, &session.text);
+            browser::replace_fragment(&fragment);
+        });
+    });
+    Effect::new(move |_| browser::carry_run(&budget.session.with(Session::fragment)));
     let local = browser::is_local().then(|| view! { <p class="embed__local">{t(text::EMBED_LOCAL)}</p> });
     view! {
         <Header page=4 leave />
