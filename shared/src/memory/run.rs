@@ -3,6 +3,11 @@
 //! train.py's own names decide what outlives what: `X, Y`, `logits, loss` keep their tensors until they are assigned
 //! anew, `estimate_loss` has names of its own, and `state_dict` of a resumed run is never let go.
 
+mod attention_kernel;
+
+pub use attention_kernel::AttentionKernel;
+pub(crate) use attention_kernel::attention_kernel;
+
 use crate::{
     dtype::Dtype,
     gpt::{
@@ -26,21 +31,6 @@ pub struct Card {
     pub sm_count: u32,
 }
 
-/// The kernel that computes attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttentionKernel {
-    /// FlashAttention 2: half precision on sm_80 and later.
-    Flash,
-    /// The memory-efficient kernel of xFormers: float32, or float16 on older cards.
-    Efficient,
-    /// cuDNN's, preferred on sm_90 and later.
-    Cudnn,
-    /// nanoGPT's own: products and softmax one by one.
-    Math,
-    /// PyTorch's own, where no fused kernel takes the dtype: the same in float32, whatever autocast says.
-    Composite,
-}
-
 /// cuBLAS takes 32 MiB on sm_90 and 8.125 MiB elsewhere: `getChosenWorkspaceSize` of PyTorch, `:4096:2:16:8`.
 const fn cublas_workspace_bytes(compute_capability: ComputeCapability) -> u64 {
     if compute_capability.major == 9 { 33_554_432 } else { 8_519_680 }
@@ -52,40 +42,6 @@ const fn threads_per_sm(capability: ComputeCapability) -> u64 {
         (7, 5) => 1024,
         (8, 6 | 7 | 9) | (12, _) => 1536,
         _ => 2048,
-    }
-}
-
-/// The longest head flash attention takes.
-const FLASH_MAX_HEAD_SIZE: u64 = 256;
-/// The longest head cuDNN's attention takes.
-const CUDNN_MAX_HEAD_SIZE: u64 = 128;
-
-/// The kernel PyTorch's `scaled_dot_product_attention` picks, in its order of preference.
-///
-/// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (2.11): cuDNN first on sm_90 and later, then flash,
-/// then memory-efficient, which below sm_80 takes float32 and float16 and no bfloat16.
-pub(crate) fn attention_kernel(
-    config: &GptConfig,
-    train: &TrainConfig,
-    capability: ComputeCapability,
-) -> AttentionKernel {
-    let head_size = config.head_size();
-    let major = capability.major;
-    if train.attention == Attention::Math {
-        AttentionKernel::Math
-    } else if train.is_half()
-        && (9..12).contains(&major)
-        && head_size.is_multiple_of(8)
-        && head_size <= CUDNN_MAX_HEAD_SIZE
-    {
-        AttentionKernel::Cudnn
-    } else if train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
-        AttentionKernel::Flash
-    } else if train.dtype == Dtype::Bfloat16 && major < 8 && !train.compile {
-        // Compiled code never gets there: Inductor leaves such graphs alone.
-        AttentionKernel::Composite
-    } else {
-        AttentionKernel::Efficient
     }
 }
 
