@@ -6,7 +6,7 @@
 mod attention_kernel;
 
 pub use attention_kernel::AttentionKernel;
-pub(crate) use attention_kernel::attention_kernel;
+pub(crate) use attention_kernel::{Pass, attention_kernel};
 
 use crate::{
     dtype::Dtype,
@@ -125,9 +125,9 @@ impl Run<'_> {
         self.indexed(8, usize::try_from(layer).unwrap_or(usize::MAX))
     }
 
-    /// The kernel of this run's attention.
-    pub(super) fn attention_kernel(&self) -> AttentionKernel {
-        attention_kernel(self.config, self.train, self.card.compute_capability)
+    /// The kernel of this run's attention in a pass.
+    pub(super) fn attention_kernel(&self, pass: Pass) -> AttentionKernel {
+        attention_kernel(self.config, self.train, self.card.compute_capability, pass)
     }
 
     /// The cuBLAS workspace of the thread that computes, taken at that thread's first product.
@@ -293,8 +293,9 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         trainer_parts: 0,
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
-    let kernel = attention_kernel(config, train, card.compute_capability);
-    let used = |tensor: Tensor| is_used(train, kernel, tensor);
+    let kernels =
+        [Pass::Evaluation, Pass::Training].map(|pass| attention_kernel(config, train, card.compute_capability, pass));
+    let used = |tensor: Tensor| kernels.iter().any(|&kernel| is_used(train, kernel, tensor));
     let bytes = TensorBytes::new(&dims, used)?;
     let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 

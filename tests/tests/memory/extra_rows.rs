@@ -73,15 +73,20 @@ const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 ckpt", -10.1),
 ];
 
+/// The recorder's tensors make `scaled_dot_product_attention` add the causal mask to a second tensor of shape (B, H, T, T);
+/// real tensors get it in place (`areAnyTensorSubclassLike` in aten/src/ATen/native/transformers/attention.cpp). The
+/// largest sum of live bytes is elsewhere and the same.
+const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", 7.7)];
+
 #[test]
-fn eager_figures_keep_their_bounds() {
+fn eager_figures_keep_their_bounds_but_for_those_named() {
     let rows = rows_of(&EAGER);
     let allocated = errors(&rows, "max_memory_allocated", SegmentKind::Native);
     check("eager allocated, extra", &allocated, ALLOCATED_EAGER);
     let reserved = errors(&rows, "max_memory_reserved", SegmentKind::Native);
     check("eager reserved, extra", &reserved, RESERVED);
     let expandable = errors(&rows, "max_memory_reserved_expandable", SegmentKind::Expandable);
-    check("eager expandable reserved, extra", &expandable, RESERVED);
+    check_but("eager expandable reserved, extra", &expandable, RESERVED, EAGER_EXPANDABLE_BEYOND);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod composite;
 use super::{
     super::{
         program::Slot,
-        run::{AttentionKernel, Run},
+        run::{AttentionKernel, Pass, Run},
     },
     Saves,
 };
@@ -43,7 +43,7 @@ pub(super) struct SavedMath {
 }
 
 pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
-    let kernel = run.attention_kernel();
+    let kernel = run.attention_kernel(if trains { Pass::Training } else { Pass::Evaluation });
     match kernel {
         AttentionKernel::Flash if pads(run) => padded_flash(run, layer, qkv, saves),
         AttentionKernel::Flash => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &FLASH_EXTRA),
@@ -188,7 +188,7 @@ pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedA
 
 fn fused_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) -> Slot {
     let at = Some(layer);
-    let kernel = run.attention_kernel();
+    let kernel = run.attention_kernel(Pass::Training);
     if kernel == AttentionKernel::Flash && pads(run) {
         return padded_flash_backward(run, layer, datty, saved);
     }
