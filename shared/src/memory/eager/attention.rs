@@ -33,13 +33,19 @@ pub(super) struct SavedAttention {
 }
 
 pub(super) struct SavedMath {
-    q: Slot,
-    k: Slot,
+    operands: Operands,
     mask: Slot,
     att: Slot,
     att_drop_mask: Option<Slot>,
     att_cast: Option<Slot>,
-    v: Slot,
+}
+
+/// What the products of attention keep of q, k and v.
+enum Operands {
+    /// Contiguous copies.
+    Copies { q: Slot, k: Slot, v: Slot },
+    /// The tensor they are views of.
+    Views { qkv: Slot },
 }
 
 pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
@@ -117,16 +123,45 @@ fn padded_flash(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves) -> Atten
     Attended { dead: vec![qkv], output: Some(rows), saved }
 }
 
+/// Whether `matmul` takes q, k and v of shape (B, H, T, D) as they are: its `expand(...).reshape({B * H, ...})` joins the
+/// first two axes, which is a view where one of them is 1, and a copy elsewhere.
+///
+/// Source: `_matmul_impl` in aten/src/ATen/native/LinearAlgebra.cpp (2.11).
+fn joins_heads_without_copy(run: &Run<'_>, trains: bool) -> bool {
+    let batch_size = if trains { run.train.batch_size } else { run.train.eval_batch() };
+    batch_size == 1 || run.config.n_head() == 1
+}
+
+/// The output by head as rows of all heads: `transpose(1, 2).contiguous()`, which copies nothing where there is one head.
+fn rows_of_heads(run: &mut Run<'_>, layer: u64, heads: Slot) -> Slot {
+    if run.config.n_head() == 1 {
+        return heads;
+    }
+    let rows = run.w.alloc(Tensor::AttyRows, Some(layer));
+    run.w.free(heads);
+    rows
+}
+
+/// The gradient of q or v by head, as a part of qkv's: the same transposition backwards.
+fn gradient_rows(run: &mut Run<'_>, layer: u64, by_head: Slot) -> Slot {
+    if run.config.n_head() == 1 {
+        return by_head;
+    }
+    let rows = run.w.alloc(Tensor::DkRows, Some(layer));
+    run.w.free(by_head);
+    rows
+}
+
 fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
     let at = Some(layer);
     let keeps = saves == Saves::All;
     let half = run.train.is_half();
     let copies_for_softmax = run.train.dtype == Dtype::Bfloat16;
+    let copies = !joins_heads_without_copy(run, trains);
     let w = &mut run.w;
-    let q = w.alloc(Tensor::QClone, at);
-    let k = w.alloc(Tensor::KClone, at);
+    let q_and_k = copies.then(|| [Tensor::QClone, Tensor::KClone].map(|tensor| w.alloc(tensor, at)));
     let preatt = w.alloc(Tensor::Preatt, at);
-    if !keeps {
+    if let (false, Some([q, k])) = (keeps, q_and_k) {
         w.free_all([k, q]);
     }
     let scaled = w.alloc(Tensor::PreattScaled, at);
@@ -156,24 +191,30 @@ fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) ->
         }
     }
     let att_cast = half.then(|| w.alloc(Tensor::AttCast, at));
-    let v = w.alloc(Tensor::VClone, at);
+    let v = copies.then(|| w.alloc(Tensor::VClone, at));
     let heads = w.alloc(Tensor::AttyHeads, at);
     if !keeps {
-        w.free(v);
+        w.free_some(v);
         w.free_some(att_cast);
     }
-    let rows = w.alloc(Tensor::AttyRows, at);
-    w.free(heads);
+    let rows = rows_of_heads(run, layer, heads);
     if !keeps {
         return Attended { dead: vec![rows, qkv, named], output: None, saved: SavedAttention::default() };
     }
-    let mut dead = vec![qkv];
+    let mut dead = Vec::new();
+    let operands = match (q_and_k, v) {
+        (Some([q, k]), Some(v)) => {
+            dead.push(qkv);
+            Operands::Copies { q, k, v }
+        }
+        _ => Operands::Views { qkv },
+    };
     // In float32 the product saves the dropped matrix itself; in half precision it saves the cast copy.
     let operand = att_cast.or_else(|| drops.then_some(named));
     if drops && half {
         dead.push(named);
     }
-    let math = SavedMath { q, k, mask, att, att_drop_mask, att_cast: operand, v };
+    let math = SavedMath { operands, mask, att, att_drop_mask, att_cast: operand };
     Attended { dead, output: Some(rows), saved: SavedAttention { math: Some(math), ..SavedAttention::default() } }
 }
 
@@ -239,11 +280,17 @@ fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedMath) 
     let at = Some(layer);
     let (half, dtype) = (run.train.is_half(), run.train.dtype);
     let w = &mut run.w;
-    let datty_heads = w.alloc(Tensor::DattyClone, at);
-    w.free(datty);
+    let mut by_head = datty;
+    if let Operands::Copies { .. } = saved.operands {
+        by_head = w.alloc(Tensor::DattyClone, at);
+        w.free(datty);
+    }
     let dv = w.alloc(Tensor::DvHeads, at);
     let mut datt = w.alloc(Tensor::DattCast, at);
-    w.free_all([datty_heads, saved.v]);
+    w.free(by_head);
+    if let Operands::Copies { v, .. } = saved.operands {
+        w.free(v);
+    }
     w.free_some(saved.att_cast);
     if half {
         let wide = w.alloc(Tensor::DattF32, at);
@@ -269,12 +316,13 @@ fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedMath) 
     w.free(masked);
     let dk = w.alloc(Tensor::DkHeads, at);
     let dq = w.alloc(Tensor::DqHeads, at);
-    w.free_all([scaled, saved.k, saved.q]);
-    let dv_rows = w.alloc(Tensor::DkRows, at);
-    w.free(dv);
-    let dq_rows = w.alloc(Tensor::DkRows, at);
-    w.free(dq);
-    let dqkv = w.alloc(Tensor::Dqkv, at);
-    w.free_all([dv_rows, dk, dq_rows]);
+    w.free(scaled);
+    match saved.operands {
+        Operands::Copies { q, k, .. } => w.free_all([k, q]),
+        Operands::Views { qkv } => w.free(qkv),
+    }
+    let [dv, dq] = [dv, dq].map(|by_head| gradient_rows(run, layer, by_head));
+    let dqkv = run.w.alloc(Tensor::Dqkv, at);
+    run.w.free_all([dv, dk, dq]);
     dqkv
 }
