@@ -266,13 +266,13 @@ impl Backward<'_, '_> {
             gradient = before;
         }
         let (wte, wpe) = (0, 1);
-        let summed = (self.run.train.batch_size > 1).then(|| self.run.w.alloc(Tensor::DposSum, None));
+        // Summed over the batch, even over a batch of one.
+        let summed = self.run.w.alloc(Tensor::DposSum, None);
         let dwpe = self.gradient_of(wpe, Tensor::Dwpe, None);
         if self.run.config.block_size() > EMBEDDING_SORT_ABOVE {
             embedding_scratch(self.run, POSITION_SCRATCH);
         }
-        self.run.w.free_some(summed);
-        self.run.w.free(pos);
+        self.run.w.free_all([summed, pos]);
         self.run.w.free_some(dwpe);
         let dwte = self.run.w.alloc(Tensor::DwteEmbedding, None);
         if self.run.train.batch_size.saturating_mul(self.run.config.block_size()) > EMBEDDING_SORT_ABOVE {
