@@ -55,7 +55,8 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
         AttentionKernel::Flash => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &FLASH_EXTRA),
         AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &CUDNN_EXTRA),
         AttentionKernel::Efficient => {
-            let lse = if saves == Saves::All { Tensor::AttLsePadded } else { Tensor::AttLseNone };
+            // Under autograd it computes the logsumexp even where nothing is saved, as before a recomputation.
+            let lse = if trains { Tensor::AttLsePadded } else { Tensor::AttLseNone };
             fused(run, layer, qkv, saves, [Tensor::Atty, lse], &EFFICIENT_EXTRA)
         }
         AttentionKernel::Math => math(run, layer, qkv, trains, saves),
