@@ -257,21 +257,23 @@ fn padded_flash_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<
     let w = &mut run.w;
     let datty_padded = w.alloc(Tensor::DattyPadded, at);
     w.free(datty);
-    let padded: Vec<_> = (0..3).map(|_| w.alloc(Tensor::DqkvPadded, at)).collect();
+    let padded = [(); 3].map(|()| w.alloc(Tensor::DqkvPadded, at));
     let softmax_d = w.alloc(Tensor::FlashSoftmaxD, at);
     let dq_accum = w.alloc(Tensor::FlashDqAccum, at);
     w.free_all([softmax_d, dq_accum, datty_padded]);
     w.free_all(saved);
-    let mut gradients = Vec::new();
-    for (slot, tensor) in padded.into_iter().rev().zip([Tensor::Dv, Tensor::Dk, Tensor::Dq]) {
-        gradients.push(w.alloc(tensor, at));
-        w.free(slot);
-    }
-    let mut rows = Vec::new();
-    for slot in gradients {
-        rows.push(w.alloc(Tensor::DkRows, at));
-        w.free(slot);
-    }
+    let [dq, dk, dv] = padded;
+    let [dv, dk, dq] = [(dv, Tensor::Dv), (dk, Tensor::Dk), (dq, Tensor::Dq)].map(|(padded, tensor)| {
+        let slot = w.alloc(tensor, at);
+        w.free(padded);
+        slot
+    });
+    // Autograd runs the node that was made last first: v's, then q's, then k's.
+    let rows = [dv, dq, dk].map(|by_head| {
+        let slot = w.alloc(Tensor::DkRows, at);
+        w.free(by_head);
+        slot
+    });
     let dqkv = w.alloc(Tensor::Dqkv, at);
     w.free_all(rows);
     dqkv
