@@ -55,6 +55,8 @@ pub(super) struct Run<'a> {
     pub(super) bytes: &'a TensorBytes,
     /// Sizes at `eval_batch_size`.
     pub(super) eval_bytes: &'a TensorBytes,
+    /// Parts into which flash attention's forward splits the keys, at `batch_size` and at `eval_batch_size`.
+    flash_splits: [u64; 2],
     pub(super) w: Writer,
     pub(super) graphs: compiled::Graphs,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
@@ -128,6 +130,11 @@ impl Run<'_> {
     /// The kernel of this run's attention in a pass.
     pub(super) fn attention_kernel(&self, pass: Pass) -> AttentionKernel {
         attention_kernel(self.config, self.train, self.card.compute_capability, pass)
+    }
+
+    /// Parts into which flash attention's forward without dropout splits the keys.
+    pub(super) fn flash_splits(&self, trains: bool) -> u64 {
+        if trains { self.flash_splits[0] } else { self.flash_splits[1] }
     }
 
     /// The cuBLAS workspace of the thread that computes, taken at that thread's first product.
@@ -306,6 +313,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         card,
         bytes: &bytes,
         eval_bytes: &eval_bytes,
+        flash_splits: [&dims, &eval_dims].map(Dims::flash_splits),
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
         graphs: compiled::Graphs::default(),
         parameters,

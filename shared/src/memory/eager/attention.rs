@@ -51,13 +51,12 @@ enum Operands {
 pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
     let kernel = run.attention_kernel(if trains { Pass::Training } else { Pass::Evaluation });
     match kernel {
-        AttentionKernel::Flash if pads(run) => padded_flash(run, layer, qkv, saves),
-        AttentionKernel::Flash => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &FLASH_EXTRA),
-        AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &CUDNN_EXTRA),
+        AttentionKernel::Flash => flash(run, layer, qkv, trains, saves),
+        AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse]),
         AttentionKernel::Efficient => {
             // Under autograd it computes the logsumexp even where nothing is saved, as before a recomputation.
             let lse = if trains { Tensor::AttLsePadded } else { Tensor::AttLseNone };
-            fused(run, layer, qkv, saves, [Tensor::Atty, lse], &EFFICIENT_EXTRA)
+            fused(run, layer, qkv, saves, [Tensor::Atty, lse])
         }
         AttentionKernel::Math => math(run, layer, qkv, trains, saves),
         AttentionKernel::Composite => composite::forward(run, layer, qkv, trains, saves),
@@ -69,59 +68,52 @@ fn pads(run: &Run<'_>) -> bool {
     !run.config.head_size().is_multiple_of(8)
 }
 
-/// Random state a kernel returns, and a debug mask that is dropped at once.
-const FLASH_EXTRA: [Tensor; 3] = [Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask];
-const CUDNN_EXTRA: [Tensor; 2] = [Tensor::AttSeed, Tensor::AttOffset];
-const EFFICIENT_EXTRA: [Tensor; 2] = [Tensor::AttSeed, Tensor::AttOffset];
-
-fn fused(
-    run: &mut Run<'_>,
-    layer: u64,
-    qkv: Slot,
-    saves: Saves,
-    [out, lse]: [Tensor; 2],
-    extra: &[Tensor],
-) -> Attended {
-    let at = Some(layer);
-    let atty = run.w.alloc(out, at);
-    let lse = run.w.alloc(lse, at);
-    let mut random = Vec::new();
-    for &tensor in extra {
-        let slot = run.w.alloc(tensor, at);
-        if tensor == Tensor::AttDebugMask {
-            run.w.free(slot);
-        } else {
-            random.push(slot);
-        }
-    }
+/// cuDNN's attention or the memory-efficient kernel, which return their output, the logsumexp and a random state.
+fn fused(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves, outputs: [Tensor; 2]) -> Attended {
+    let w = &mut run.w;
+    let [atty, lse] = outputs.map(|tensor| w.alloc(tensor, Some(layer)));
+    let [seed, offset] = [Tensor::AttSeed, Tensor::AttOffset].map(|tensor| w.alloc(tensor, Some(layer)));
     if saves == Saves::Nothing {
-        run.w.free_all(random.into_iter().rev());
-        run.w.free(lse);
+        w.free_all([offset, seed, lse]);
         return Attended { dead: vec![atty, qkv], output: None, saved: SavedAttention::default() };
     }
-    let fused = [qkv, lse, atty].into_iter().chain(random).collect();
-    Attended { dead: Vec::new(), output: None, saved: SavedAttention { fused, ..SavedAttention::default() } }
+    let saved = SavedAttention { fused: vec![qkv, lse, atty, seed, offset], ..SavedAttention::default() };
+    Attended { dead: Vec::new(), output: None, saved }
 }
 
-fn padded_flash(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves) -> Attended {
+/// Flash attention, with q, k and v padded where the head size is not a multiple of 8.
+fn flash(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
     let at = Some(layer);
+    let pads = pads(run);
+    let n_splits = if run.drops() && trains { 1 } else { run.flash_splits(trains) };
     let w = &mut run.w;
-    let padded: Vec<_> = (0..3).map(|_| w.alloc(Tensor::QkvPadded, at)).collect();
-    let atty = w.alloc(Tensor::AttyPadded, at);
+    let padded: Vec<_> = (0..if pads { 3 } else { 0 }).map(|_| w.alloc(Tensor::QkvPadded, at)).collect();
+    let mut atty = w.alloc(if pads { Tensor::AttyPadded } else { Tensor::Atty }, at);
     let lse = w.alloc(Tensor::AttLse, at);
-    let [rng, unused, debug] = FLASH_EXTRA.map(|tensor| w.alloc(tensor, at));
-    w.free(debug);
+    let splits =
+        (n_splits > 1).then(|| [Tensor::FlashLseSplits, Tensor::FlashOutSplits].map(|tensor| w.alloc(tensor, at)));
+    let [rng, unused] = [Tensor::AttRng, Tensor::AttRngUnused].map(|tensor| w.alloc(tensor, at));
+    w.free_all(splits.into_iter().flatten());
+    // A mask for debugging, which is dropped at once.
+    w.transient(Tensor::AttDebugMask, at);
     if saves == Saves::Nothing {
         w.free_all([unused, rng, lse]);
         w.free_all(padded);
-        let rows = w.alloc(Tensor::AttyRows, at);
-        w.free(atty);
-        return Attended { dead: vec![rows, qkv], output: None, saved: SavedAttention::default() };
+        if pads {
+            let rows = w.alloc(Tensor::AttyRows, at);
+            w.free(atty);
+            atty = rows;
+        }
+        return Attended { dead: vec![atty, qkv], output: None, saved: SavedAttention::default() };
     }
-    let rows = w.alloc(Tensor::AttyRows, at);
-    let fused = padded.into_iter().chain([lse, atty, rng, unused]).collect();
-    let saved = SavedAttention { fused, ..SavedAttention::default() };
-    Attended { dead: vec![qkv], output: Some(rows), saved }
+    if pads {
+        let rows = w.alloc(Tensor::AttyRows, at);
+        let fused = padded.into_iter().chain([lse, atty, rng, unused]).collect();
+        let saved = SavedAttention { fused, ..SavedAttention::default() };
+        return Attended { dead: vec![qkv], output: Some(rows), saved };
+    }
+    let saved = SavedAttention { fused: vec![qkv, lse, atty, rng, unused], ..SavedAttention::default() };
+    Attended { dead: Vec::new(), output: None, saved }
 }
 
 /// Whether `matmul` takes q, k and v of shape (B, H, T, D) as they are: its `expand(...).reshape({B * H, ...})` joins the
