@@ -6,7 +6,7 @@
 mod attention_kernel;
 
 pub use attention_kernel::AttentionKernel;
-pub(crate) use attention_kernel::attention_kernel;
+pub(crate) use attention_kernel::{Pass, attention_kernel};
 
 use crate::{
     dtype::Dtype,
@@ -55,6 +55,8 @@ pub(super) struct Run<'a> {
     pub(super) bytes: &'a TensorBytes,
     /// Sizes at `eval_batch_size`.
     pub(super) eval_bytes: &'a TensorBytes,
+    /// Parts into which flash attention's forward splits the keys, at `batch_size` and at `eval_batch_size`.
+    flash_splits: [u64; 2],
     pub(super) w: Writer,
     pub(super) graphs: compiled::Graphs,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
@@ -125,9 +127,14 @@ impl Run<'_> {
         self.indexed(8, usize::try_from(layer).unwrap_or(usize::MAX))
     }
 
-    /// The kernel of this run's attention.
-    pub(super) fn attention_kernel(&self) -> AttentionKernel {
-        attention_kernel(self.config, self.train, self.card.compute_capability)
+    /// The kernel of this run's attention in a pass.
+    pub(super) fn attention_kernel(&self, pass: Pass) -> AttentionKernel {
+        attention_kernel(self.config, self.train, self.card.compute_capability, pass)
+    }
+
+    /// Parts into which flash attention's forward without dropout splits the keys.
+    pub(super) fn flash_splits(&self, trains: bool) -> u64 {
+        if trains { self.flash_splits[0] } else { self.flash_splits[1] }
     }
 
     /// The cuBLAS workspace of the thread that computes, taken at that thread's first product.
@@ -293,8 +300,9 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         trainer_parts: 0,
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
-    let kernel = attention_kernel(config, train, card.compute_capability);
-    let used = |tensor: Tensor| is_used(train, kernel, tensor);
+    let kernels =
+        [Pass::Evaluation, Pass::Training].map(|pass| attention_kernel(config, train, card.compute_capability, pass));
+    let used = |tensor: Tensor| kernels.iter().any(|&kernel| is_used(train, kernel, tensor));
     let bytes = TensorBytes::new(&dims, used)?;
     let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 
@@ -305,6 +313,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         card,
         bytes: &bytes,
         eval_bytes: &eval_bytes,
+        flash_splits: [&dims, &eval_dims].map(Dims::flash_splits),
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
         graphs: compiled::Graphs::default(),
         parameters,

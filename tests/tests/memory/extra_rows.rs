@@ -4,36 +4,15 @@ use headroom_shared::memory::allocator::SegmentKind;
 
 use crate::{
     figures::{ALLOCATED_COMPILED, ALLOCATED_EAGER, Bound, Error, RESERVED, check, errors, rows_of},
-    live_bytes::{Known, all_deviations, check_known},
+    live_bytes::{all_deviations, check_known},
 };
 
 const EAGER: [&str; 2] = ["extra/eager_sm89", "extra/variants_eager_sm89"];
 const COMPILED: [&str; 2] = ["extra/compile_sm89", "extra/variants_compile_sm89"];
 
-const KNOWN_EAGER: &[Known] = &[
-    (
-        "extra/eager_sm89",
-        "nograd clip fp16",
-        &[("it0_opt_peak", -512)],
-        "one scalar of the gradient scaler, where nothing is clipped; why has yet to be found",
-    ),
-    (
-        "extra/eager_sm89",
-        "foreach adamw",
-        &[("it0_opt_peak", 30_720)],
-        "temporaries of foreach AdamW; why has yet to be found",
-    ),
-    (
-        "extra/eager_sm89",
-        "foreach adamw bias fp16",
-        &[("it0_opt_peak", 172_544), ("steady_opt_peak", 512)],
-        "temporaries of foreach AdamW; why has yet to be found",
-    ),
-];
-
 #[test]
-fn eager_rows_are_exact_but_for_those_named() {
-    check_known(&all_deviations(&EAGER), KNOWN_EAGER);
+fn eager_rows_are_exact() {
+    check_known(&all_deviations(&EAGER), &[]);
 }
 
 /// Rows beyond a bound on the worst error, with the error in percent, rounded to tenths.
@@ -73,15 +52,20 @@ const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 ckpt", -10.1),
 ];
 
+/// The recorder's tensors make `scaled_dot_product_attention` add the causal mask to a second tensor of shape (B, H, T, T);
+/// real tensors get it in place (`areAnyTensorSubclassLike` in aten/src/ATen/native/transformers/attention.cpp). The
+/// largest sum of live bytes is elsewhere and the same.
+const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", 7.7)];
+
 #[test]
-fn eager_figures_keep_their_bounds() {
+fn eager_figures_keep_their_bounds_but_for_those_named() {
     let rows = rows_of(&EAGER);
     let allocated = errors(&rows, "max_memory_allocated", SegmentKind::Native);
     check("eager allocated, extra", &allocated, ALLOCATED_EAGER);
     let reserved = errors(&rows, "max_memory_reserved", SegmentKind::Native);
     check("eager reserved, extra", &reserved, RESERVED);
     let expandable = errors(&rows, "max_memory_reserved_expandable", SegmentKind::Expandable);
-    check("eager expandable reserved, extra", &expandable, RESERVED);
+    check_but("eager expandable reserved, extra", &expandable, RESERVED, EAGER_EXPANDABLE_BEYOND);
 }
 
 #[test]
@@ -96,7 +80,7 @@ fn compiled_figures_keep_their_bounds_but_for_those_named() {
 }
 
 /// Rows of [`COMPILED`] that are exact in every column; only more may come.
-const N_EXACT_COMPILED: usize = 28;
+const N_EXACT_COMPILED: usize = 29;
 
 #[test]
 fn as_many_compiled_rows_are_exact_as_is_stated() {

@@ -5,7 +5,7 @@
 //! aten/src/ATen/native/transformers/attention.cpp (2.11). Everything is computed in float32: half precision is widened
 //! first and narrowed at the end. Checked against the operations and storages of PyTorch 2.11, forward and backward.
 
-use super::{Attended, SavedAttention};
+use super::{Attended, SavedAttention, gradient_rows, joins_heads_without_copy, rows_of_heads};
 use crate::{
     gpt::tensors::Tensor,
     memory::{eager::Saves, program::Slot, run::Run},
@@ -15,7 +15,10 @@ use crate::{
 pub(super) struct SavedComposite {
     q: Slot,
     k: Slot,
+    /// Or what it is a view of.
     v: Slot,
+    /// Whether the products need contiguous copies of their operands.
+    copies: bool,
     att: Slot,
     /// After dropout, with its mask.
     dropped: Option<[Slot; 2]>,
@@ -26,8 +29,11 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
     let keeps = saves == Saves::All;
     let drops = run.drops() && trains;
     let half = run.train.is_half();
+    let copies = !joins_heads_without_copy(run, trains);
+    // What the products keep is views of what they are given.
+    let keeps_views = keeps && !copies;
     let w = &mut run.w;
-    let wide: Vec<Slot> = (0..if half { 3 } else { 0 }).map(|_| w.alloc(Tensor::WideQkv, at)).collect();
+    let mut wide: Vec<Slot> = (0..if half { 3 } else { 0 }).map(|_| w.alloc(Tensor::WideQkv, at)).collect();
     let scaled_q = w.alloc(Tensor::WideQkv, at);
     let ones = w.alloc(Tensor::CausalMask, at);
     let triangle = w.alloc(Tensor::CausalMask, at);
@@ -38,11 +44,13 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
     w.free_all(values);
     w.free(triangle);
     let scaled_k = w.alloc(Tensor::WideQkv, at);
-    let [q, k] = [(); 2].map(|()| w.alloc(Tensor::WideOperand, at));
+    let [q, k] = if copies { [(); 2].map(|()| w.alloc(Tensor::WideOperand, at)) } else { [scaled_q, scaled_k] };
     // The mask is added in place.
     let preatt = w.alloc(Tensor::PreattF32, at);
-    w.free(scaled_k);
-    if !keeps {
+    if !keeps_views {
+        w.free(scaled_k);
+    }
+    if copies && !keeps {
         w.free_all([q, k]);
     }
     let att = w.alloc(Tensor::Att, at);
@@ -64,30 +72,34 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
     }
     // The attention weights are a second result, which no caller uses.
     let second = half.then(|| w.alloc(Tensor::AttCast, at));
-    let v = w.alloc(Tensor::WideOperand, at);
+    let v_copy = copies.then(|| w.alloc(Tensor::WideOperand, at));
     let mut atty = w.alloc(Tensor::WideAtty, at);
     if !keeps {
-        w.free(v);
+        w.free_some(v_copy);
     }
     if half {
         let narrow = w.alloc(Tensor::Atty, at);
         w.free(atty);
         atty = narrow;
     }
+    let v_view = if keeps_views { wide.pop().or(Some(qkv)) } else { None };
     w.free_all(wide);
-    w.free_all([scaled_q, bias]);
+    if !keeps_views {
+        w.free(scaled_q);
+    }
+    w.free(bias);
     w.free_some(second);
     if !keeps {
         w.free(named);
     }
-    let rows = w.alloc(Tensor::AttyRows, at);
-    w.free(atty);
+    let rows = rows_of_heads(run, layer, atty);
     if !keeps {
         return Attended { dead: vec![rows, qkv], output: None, saved: SavedAttention::default() };
     }
-    let composite = Some(SavedComposite { q, k, v, att, dropped });
-    let saved = SavedAttention { composite, ..SavedAttention::default() };
-    Attended { dead: vec![qkv], output: Some(rows), saved }
+    let v = v_view.or(v_copy).unwrap_or(qkv);
+    let dead = if v == qkv { Vec::new() } else { vec![qkv] };
+    let composite = Some(SavedComposite { q, k, v, copies, att, dropped });
+    Attended { dead, output: Some(rows), saved: SavedAttention { composite, ..SavedAttention::default() } }
 }
 
 pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedComposite) -> Slot {
@@ -99,11 +111,14 @@ pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &Saved
         gradient = w.alloc(Tensor::WideDatty, at);
         w.free(datty);
     }
-    let datty = w.alloc(Tensor::WideDatty, at);
-    w.free(gradient);
+    if saved.copies {
+        let by_head = w.alloc(Tensor::WideDatty, at);
+        w.free(gradient);
+        gradient = by_head;
+    }
     let dv = w.alloc(Tensor::WideDqkv, at);
     let mut datt = w.alloc(Tensor::DattF32, at);
-    w.free_all([saved.v, datty]);
+    w.free_all([saved.v, gradient]);
     if let Some([dropped, mask]) = saved.dropped {
         w.free(dropped);
         let before = w.alloc(Tensor::DattDropped, at);
@@ -129,12 +144,8 @@ pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &Saved
         });
     }
     let [dv, dk, dq] = gradients;
-    let [dv, dq] = [dv, dq].map(|by_head| {
-        let rows = w.alloc(Tensor::DkRows, at);
-        w.free(by_head);
-        rows
-    });
-    let dqkv = w.alloc(Tensor::Dqkv, at);
-    w.free_all([dk, dv, dq]);
+    let [dv, dq] = [dv, dq].map(|by_head| gradient_rows(run, layer, by_head));
+    let dqkv = run.w.alloc(Tensor::Dqkv, at);
+    run.w.free_all([dk, dv, dq]);
     dqkv
 }
