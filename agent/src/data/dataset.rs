@@ -159,6 +159,12 @@ pub enum Found {
 }
 
 impl DatasetError {
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    #[must_use]
+    pub const fn is_input_output(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::Unreadable { .. })
+    }
+
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -151,6 +151,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    pub const fn is_input_output(&self) -> bool {
+        matches!(self, Self::Unreadable { .. } | Self::Unwritable { .. } | Self::Folder { .. })
+    }
+
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

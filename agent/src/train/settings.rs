@@ -204,6 +204,8 @@ impl RunSettings {
             known.filter_map(|key| Some((key.to_owned(), serde_json::to_value(settings.value(key)?).ok()?))).collect();
         // As they were, whatever nanoGPT's defaults say.
         config.insert(SEED.to_owned(), self.seed.into());
+        // A new run's default folder may have been taken.
+        config.insert("out_dir".to_owned(), self.out_dir.to_string_lossy().into());
         config.insert("device".to_owned(), device.into());
         config
     }

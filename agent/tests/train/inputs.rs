@@ -1,0 +1,108 @@
+//! Files that others made: read where they can be, and refused with what to do.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Output, Stdio},
+};
+
+use crate::started::{finished, folder, headroom, refused, tiny};
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn sample(folder: &Path, args: &[&str]) -> Vec<u8> {
+    let given = ["sample", "--max-new-tokens=20", "--temperature=2"];
+    finished(&mut headroom(folder, &[&given, args].concat())).stdout
+}
+
+/// nanoGPT's own checkpoint is a zip with a pickle in it.
+#[test]
+fn a_folder_with_a_checkpoint_of_nanogpt_says_how_to_convert_it() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("nano")).expect("space");
+    fs::write(folder.path().join("nano/ckpt.pt"), b"PK\x03\x04 and a pickle").expect("space");
+    let words = ["nano/ckpt.pt", "a checkpoint of PyTorch", "hint: ", "safetensors"];
+    for args in [
+        &["sample", "--ckpt", "nano"][..],
+        &["export", "--ckpt", "nano", "--out", "x"],
+        &["sample", "--ckpt", "nano/ckpt.pt"],
+        &["train", "--device=cpu", "--dataset=fox", "--init_from=nano"],
+        &["train", "--device=cpu", "--dataset=fox", "--init_from=resume", "--out_dir=nano"],
+    ] {
+        refused(&mut headroom(folder.path(), args), 1, &words);
+    }
+    // A run of ours beside it is what counts.
+    finished(&mut tiny(folder.path(), &["--max_iters=2", "--out_dir=nano"]));
+    sample(folder.path(), &["--ckpt=nano"]);
+}
+
+#[test]
+fn an_export_in_hugging_faces_format_can_be_sampled() {
+    let folder = folder();
+    finished(&mut tiny(folder.path(), &["--max_iters=20"]));
+    finished(&mut headroom(folder.path(), &["export", "--ckpt=out", "--format=hf", "--out=hf"]));
+    let own = sample(folder.path(), &["--ckpt=out", "--prompt=The"]);
+    assert_eq!(sample(folder.path(), &["--ckpt=hf", "--prompt=The"]), own);
+    assert_eq!(sample(folder.path(), &["--ckpt=hf/model.safetensors", "--prompt=The"]), own);
+    // An export of the export is one too.
+    finished(&mut headroom(folder.path(), &["export", "--ckpt=hf", "--format=hf", "--out=again"]));
+    assert_eq!(sample(folder.path(), &["--ckpt=again", "--prompt=The"]), own);
+
+    // The weights alone do not know it.
+    fs::create_dir(folder.path().join("bare")).expect("space");
+    for file in ["model.safetensors", "config.json"] {
+        fs::copy(folder.path().join("hf").join(file), folder.path().join("bare").join(file)).expect("space");
+    }
+    refused(
+        &mut headroom(folder.path(), &["sample", "--ckpt=bare"]),
+        1,
+        &["its tokenizer is not known", "--tokenizer"],
+    );
+    for tokenizer in ["hf", "hf/tokenizer.json", "data/fox", "data/fox/meta.pkl"] {
+        assert_eq!(
+            sample(folder.path(), &["--ckpt=bare", "--prompt=The", "--tokenizer", tokenizer]),
+            own,
+            "{tokenizer}"
+        );
+    }
+    let named = |tokenizer: &'static str| ["sample", "--ckpt=bare", "--tokenizer", tokenizer];
+    refused(&mut headroom(folder.path(), &named("gpt2")), 1, &["the tokenizer has 50257 tokens, and the model 29"]);
+    refused(
+        &mut headroom(folder.path(), &named("gone.json")),
+        1,
+        &["--tokenizer: cannot read the tokenizer gone.json"],
+    );
+    refused(&mut headroom(folder.path(), &named("out")), 1, &["out has no tokenizer.json"]);
+}
+
+#[test]
+fn an_export_of_gpt2s_tokens_can_be_sampled() {
+    let folder = folder();
+    finished(&mut headroom(folder.path(), &["data", "prepare", "text.txt", "--tokenizer=gpt2", "--out=data/words"]));
+    finished(&mut tiny(folder.path(), &["--dataset=words", "--max_iters=1", "--out_dir=words"]));
+    finished(&mut headroom(folder.path(), &["export", "--ckpt=words", "--format=hf", "--out=hf"]));
+    let own = sample(folder.path(), &["--ckpt=words", "--prompt=The quick"]);
+    assert_eq!(sample(folder.path(), &["--ckpt=hf", "--prompt=The quick"]), own);
+    fs::remove_file(folder.path().join("hf/tokenizer.json")).expect("it is there");
+    assert_eq!(sample(folder.path(), &["--ckpt=hf", "--prompt=The quick", "--tokenizer=gpt2"]), own);
+}
+
+#[test]
+fn a_prompt_comes_from_standard_input() {
+    let folder = folder();
+    finished(&mut tiny(folder.path(), &["--max_iters=2"]));
+    let piped = |text: &str| {
+        let mut command = headroom(folder.path(), &["sample", "--ckpt=out", "--max-new-tokens=9", "--prompt", "-"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it is read");
+        child.wait_with_output().expect("it ends")
+    };
+    let output = piped("The quick\n");
+    assert!(output.status.success(), "{}", said(&output));
+    let args = ["sample", "--ckpt=out", "--max-new-tokens=9", "--prompt=The quick"];
+    assert_eq!(output.stdout, finished(&mut headroom(folder.path(), &args)).stdout);
+    assert_eq!(piped("\n").status.code(), Some(1));
+}
