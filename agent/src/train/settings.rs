@@ -191,8 +191,11 @@ impl RunSettings {
             dataset: settings.get_str("dataset").unwrap_or_default(),
             seed,
         };
-        // Checked here so that a mistake is told before data are opened; the vocabulary may still change.
-        GptConfig::new(read.shape)?;
+        // Checked here so that a mistake is told before data are opened; the vocabulary may still change. A resumed run has
+        // its checkpoint's shape.
+        if read.init_from != InitFrom::Resume {
+            GptConfig::new(read.shape)?;
+        }
         Ok(read)
     }
 

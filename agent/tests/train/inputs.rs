@@ -1,4 +1,4 @@
-//! Files that others made: read where they can be, and refused with what to do.
+//! Files that others made, and keys that a checkpoint overrides: read where they can be, and refused before a run trains.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use crate::started::{finished, folder, headroom, refused, tiny};
+use crate::started::{finished, folder, headroom, losses, refused, tiny};
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -16,6 +16,32 @@ fn said(output: &Output) -> String {
 fn sample(folder: &Path, args: &[&str]) -> Vec<u8> {
     let given = ["sample", "--max-new-tokens=20", "--temperature=2"];
     finished(&mut headroom(folder, &[&given, args].concat())).stdout
+}
+
+#[test]
+fn a_resumed_run_warns_of_each_key_that_its_checkpoint_overrides() {
+    let folder = folder();
+    finished(&mut tiny(folder.path(), &["--max_iters=3"]));
+    let resume = ["train", "--json", "--device=cpu", "--threads=1", "--init_from=resume", "--out_dir=out"];
+    let given = ["--n_embd=64", "--n_layer=2", "--block_size=4", "--bias=True", "--vocab_size=99", "--max_iters=5"];
+    let output = finished(&mut headroom(folder.path(), &[&resume[..], &given].concat()));
+    assert_eq!(losses(&output.stdout).keys().copied().collect::<Vec<_>>(), [4, 5]);
+    for (key, given, used) in [
+        ("n_embd", "64", "8"),
+        ("n_layer", "2", "1"),
+        ("block_size", "4", "8"),
+        ("bias", "True", "False"),
+        ("vocab_size", "99", "29"),
+    ] {
+        let warning =
+            format!("warning: {key} = {given} is ignored: a resumed run keeps its checkpoint's {key} = {used}.\n");
+        assert!(said(&output).contains(&warning), "{warning} in {}", said(&output));
+    }
+    // What was used is what the next checkpoint states, and what agrees is not mentioned.
+    let output = finished(&mut headroom(folder.path(), &[&resume[..], &["--max_iters=6", "--n_embd=8"]].concat()));
+    assert!(!said(&output).contains("warning"), "{}", said(&output));
+    // A new run's shape has to be one.
+    refused(&mut tiny(folder.path(), &["--n_embd=9"]), 2, &["n_embd is 9, which n_head 2 does not divide"]);
 }
 
 /// nanoGPT's own checkpoint is a zip with a pickle in it.

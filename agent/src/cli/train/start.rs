@@ -7,7 +7,7 @@ use headroom_shared::{
         GptConfig,
         presets::{GPT2_BLOCK_SIZE, Preset},
     },
-    nanogpt::{Settings, Source, read},
+    nanogpt::{Settings, Source, Value, read},
     tokenizer::CharTokenizer,
 };
 
@@ -156,7 +156,10 @@ fn keys<C>(
         && !keys.stops()
     {
         let found = load(out_dir)?;
-        keys = Keys::of(with_checkpoint(meta(&found), given));
+        let meta = meta(&found);
+        let mut settings = with_checkpoint(meta, given);
+        print::note(&keep_shape(&mut settings, &meta.gpt));
+        keys = Keys::of(settings);
         checkpoint = Some(found);
     }
     Ok((!report_problems(&keys)).then_some((keys, checkpoint)))
@@ -185,9 +188,40 @@ fn with_checkpoint(checkpoint: &Meta, given: Vec<Source>) -> Settings {
             kept.assign(key, value);
         }
     }
+    for (key, value) in shape_keys(&checkpoint.gpt).into_iter().filter(|(key, _)| *key != "vocab_size") {
+        kept.assign(key, value);
+    }
     let mut all = vec![Source::File { name: checkpoint::FILE.to_owned(), text: kept.to_config() }];
     all.extend(given);
     read(&all)
+}
+
+/// The keys whose values a resumed run takes from its checkpoint, as nanoGPT does.
+fn shape_keys(gpt: &GptConfig) -> [(&'static str, Value); 6] {
+    let int = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
+    [
+        ("n_layer", int(gpt.n_layer())),
+        ("n_head", int(gpt.n_head())),
+        ("n_embd", int(gpt.n_embd())),
+        ("block_size", int(gpt.block_size())),
+        ("bias", Value::Bool(gpt.bias())),
+        ("vocab_size", int(gpt.vocab_size())),
+    ]
+}
+
+/// Puts the checkpoint's shape in the place of any other that was given, and warns of each such key.
+fn keep_shape(settings: &mut Settings, gpt: &GptConfig) -> String {
+    let mut warnings = String::new();
+    for (key, kept) in shape_keys(gpt) {
+        let Some(given) = settings.values.get(key).map(|setting| setting.value.clone()) else { continue };
+        if given.to_string() != kept.to_string() {
+            warnings.push_str(&format!(
+                "warning: {key} = {given} is ignored: a resumed run keeps its checkpoint's {key} = {kept}.\n"
+            ));
+            settings.assign(key, kept);
+        }
+    }
+    warnings
 }
 
 /// Folders that are tried for a new run whose folder nobody named.
