@@ -132,3 +132,25 @@ fn a_prompt_comes_from_standard_input() {
     assert_eq!(output.stdout, finished(&mut headroom(folder.path(), &args)).stdout);
     assert_eq!(piped("\n").status.code(), Some(1));
 }
+
+/// nanoGPT takes the model's vocabulary from `vocab_size`: a character beyond it has no token.
+#[test]
+fn a_meta_with_more_characters_than_its_vocabulary_is_refused_before_a_run() {
+    let folder = folder();
+    let path = folder.path().join("data/fox/meta.pkl");
+    let mut meta = fs::read(&path).expect("a file");
+    // After the key comes the number, in one byte.
+    let key = b"vocab_sizeK";
+    let at = meta.windows(key.len()).position(|window| window == key).expect("the key") + key.len();
+    assert_eq!(meta[at], 29);
+    meta[at] = 28;
+    fs::write(&path, meta).expect("space");
+    let output = tiny(folder.path(), &["--max_iters=1"]).output().expect("it runs");
+    assert_eq!((output.status.code(), losses(&output.stdout).len()), (Some(1), 0), "{}", said(&output));
+    for words in
+        ["data/fox/meta.pkl: its vocab_size is 28, and it lists 29 characters", "hint: prepare the data set again"]
+    {
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+    assert!(!folder.path().join("out").exists());
+}
