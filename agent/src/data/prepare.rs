@@ -20,6 +20,7 @@ use super::{
 };
 use crate::utf8::NotText;
 use output::{Output, Part};
+use source::MAX_PIPE_BYTES;
 pub use source::Source;
 
 /// How many ids 16 bits hold.
@@ -87,6 +88,12 @@ pub enum Error {
     /// A folder in the place of a file.
     #[error("{name} is a folder; a data set is made of one text file")]
     Folder {
+        /// As given.
+        name: String,
+    },
+    /// A pipe or a device that gives more than memory should hold.
+    #[error("cannot read {name}: a pipe or a device may give {} GiB at most", MAX_PIPE_BYTES >> 30)]
+    Endless {
         /// As given.
         name: String,
     },
@@ -163,6 +170,7 @@ impl Error {
                 "paths start from the folder you are in; `builtin` is the corpus that comes with headroom".to_owned()
             }
             Self::Folder { .. } => "`cat FOLDER/*.txt > all.txt` makes one of many".to_owned(),
+            Self::Endless { .. } => "write it to a file first; a file may have any size".to_owned(),
             Self::NotText(error) => error.hint(),
             Self::Empty { .. } | Self::TooShort { .. } => {
                 "nanoGPT reads block_size + 1 tokens at a time, 1,025 with its defaults; a small model wants a million characters".to_owned()
