@@ -39,6 +39,8 @@ pub enum Exit {
     Failure,
     /// 2: the command line or the config cannot be used.
     Usage,
+    /// 3: a file or a folder could not be read or written.
+    InputOutput,
     /// As a watched program ended.
     Of(u8),
 }
@@ -49,6 +51,7 @@ impl From<Exit> for ExitCode {
             Exit::Success => Self::SUCCESS,
             Exit::Failure => Self::from(1),
             Exit::Usage => Self::from(2),
+            Exit::InputOutput => Self::from(3),
             Exit::Of(status) => Self::from(status),
         }
     }
@@ -100,13 +103,16 @@ impl Error {
         match self {
             // Who reads the other end has seen enough, as with `head`.
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
-            Self::Train(error) => {
-                if error.is_usage() {
-                    Exit::Usage
-                } else {
-                    Exit::Failure
-                }
+            Self::Train(error) if error.is_usage() => Exit::Usage,
+            Self::Sample(sample::Error::Prompt(_)) => Exit::Usage,
+            Self::Train(error) if error.is_input_output() => Exit::InputOutput,
+            Self::Export(export::Error::Write { .. }) => Exit::InputOutput,
+            Self::Export(export::Error::Pretrained(error)) | Self::Sample(sample::Error::Weights(error))
+                if error.is_input_output() =>
+            {
+                Exit::InputOutput
             }
+            Self::Data(error) if error.is_input_output() => Exit::InputOutput,
             Self::Watch(error) => error.exit(),
             // Not 1, which would say that the run does not fit.
             Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
@@ -116,6 +122,7 @@ impl Error {
             | Self::Token(_)
             | Self::Export(_)
             | Self::Sample(_)
+            | Self::Train(_)
             | Self::Runs(_) => Exit::Failure,
         }
     }

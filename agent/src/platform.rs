@@ -9,6 +9,7 @@
 mod apart_unix;
 #[cfg(windows)]
 mod apart_windows;
+mod disk;
 mod limits;
 mod process;
 #[cfg(unix)]
@@ -25,6 +26,7 @@ pub use apart_windows::{CAN_ASK_TO_END, apart, ask_to_end, hand_on, own_session}
 #[cfg(windows)]
 pub use windows::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
 
+pub use disk::disk;
 pub use limits::raise_open_files;
 pub use process::Process;
 

@@ -4,9 +4,11 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use serde::Serialize;
+use signal_hook::{consts::TERM_SIGNALS, flag};
 
 use super::{
     Exit,
@@ -109,13 +111,14 @@ a meta.pkl, as nanoGPT's prepare.py writes them. nanoGPT reads them, and its own
 
 Usage: headroom data prepare FILE|builtin --out FOLDER [OPTIONS]
 
-  FILE     UTF-8 text; the first nine tenths of its characters are for training
+  FILE     UTF-8 text; the first nine tenths of its characters are for training;
+           a file of any size, or a pipe of up to 1 GiB
   builtin  {} MB of small stories with names and sums that come with headroom
 
 Options:
 {}
-Prints the folder. Exit status: 0 the data set is there, 1 it could not be made, 2 the
-command line cannot be used. The same again changes nothing.
+Prints the folder. Exit status: 0 the data set is there, 1 it could not be made, 2 wrong
+usage, 3 a file cannot be read or written. The same again changes nothing.
 
 Examples:
   headroom data prepare builtin --out data/stories
@@ -156,6 +159,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let missing = |what| UsageError::Missing { command: COMMAND, what };
     let file = request.file.ok_or_else(|| missing("FILE, or builtin"))?;
     let out = request.out.ok_or_else(|| missing("--out FOLDER"))?;
+    obey_interrupts();
     let source = source(&file)?;
     let prepared = prepare(&source, request.kind, &out, request.force)?;
     let document = document(&prepared, request.kind, &out);
@@ -166,6 +170,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     }
     print::note(&said(&document));
     Ok(Exit::Success)
+}
+
+/// Lets Ctrl-C end the program also where a script started it to ignore that: a pipe may have no end.
+fn obey_interrupts() {
+    for &signal in TERM_SIGNALS {
+        // Where the system refuses a handler, the signal does what it did before.
+        let _ = flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)));
+    }
 }
 
 fn source(file: &OsString) -> Result<Source, Error> {

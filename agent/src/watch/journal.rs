@@ -37,7 +37,7 @@ use super::{
     planned::{Card, Config, summary},
     xid,
 };
-use crate::{foreman::saved, platform::Ending};
+use crate::{foreman::saved, platform::Ending, train::stop};
 use builtin::Builtin;
 use kills::Kills;
 use tail::Tail;
@@ -203,7 +203,7 @@ impl Journal {
         let (out_of_memory, cause) = self.fate(ending, now);
         let status = match ending {
             // It ends by itself, and not as one that is done.
-            Ending::Exited(0) if self.builtin.is && builtin::says_stopped(&self.tail.take()) => RunStatus::stopped(),
+            _ if self.is_stopped(ending) && builtin::says_stopped(&self.tail.take()) => RunStatus::stopped(),
             Ending::Exited(code) => RunStatus::exited(code),
             Ending::Killed(signal) => RunStatus::killed(signal),
         };
@@ -451,10 +451,15 @@ impl Journal {
         xid.map(|_| Cause::CardError).or(is_out_of_memory.then_some(Cause::OutOfHostMemory))
     }
 
+    /// Whether a run of ours ended as one that was asked to stop; earlier versions then ended with 0.
+    fn is_stopped(&self, ending: Ending) -> bool {
+        self.builtin.is && [0, i32::from(stop::EXIT_STATUS)].map(Ending::Exited).contains(&ending)
+    }
+
     /// What became of it: the end of what was printed, where it has the out-of-memory message that the run died of, and
     /// what it died of.
     fn fate(&mut self, ending: Ending, now: Duration) -> (Option<String>, Option<Cause>) {
-        if ending == Ending::Exited(0) {
+        if ending == Ending::Exited(0) || self.is_stopped(ending) {
             return (None, None);
         }
         let text = self.tail.take();

@@ -23,6 +23,8 @@ pub struct Request {
     pub attender: Option<Attender>,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
+    /// Whether a new run may replace the checkpoint in its folder.
+    pub force: bool,
     /// Whether to print the plan and train nothing.
     pub plan: bool,
     /// Whether to print JSON.
@@ -88,6 +90,15 @@ pub const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag {
+        name: "force",
+        value: None,
+        doc: "Replace the checkpoint of another run in out_dir",
+        set: |request, _| {
+            request.force = true;
+            Ok(())
+        },
+    },
+    Flag {
         name: "plan",
         value: None,
         doc: "Print what the run would allocate, and train nothing",
@@ -147,9 +158,13 @@ Options:
 {}
 Ctrl-C finishes the iteration, saves, and says how to go on; twice ends at once.
 Before it starts it prints what it will allocate: to the byte what it then does.
-A checkpoint goes on on any device; on the same one to the bit.
+A checkpoint goes on on any device; on the same one to the bit. A new run replaces
+no checkpoint: it refuses an out_dir that has one, and where none is named it takes
+a new folder, as in out-stories-2. The last checkpoint (ckpt.safetensors) is the one
+to resume from; the one with the lowest validation loss stays beside it.
 
-Exit status: 0 done or stopped, 1 failed or does not fit, 2 cannot be meant.
+Exit status: 0 done, 1 failed or does not fit, 2 wrong usage or config, 3 a file
+cannot be read or written, 130 stopped, as by Ctrl-C.
 ",
         options_help(FLAGS)
     )
