@@ -37,7 +37,7 @@ use crate::{
     clock, platform,
     platform::{Attendant, Ending},
     random,
-    store::Recorder,
+    store::{Recorder, printed::Figures},
     telemetry,
 };
 use cards::{Cards, descendants};
@@ -132,7 +132,7 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
         },
     );
     let settings = Settings {
-        id: id.clone(),
+        id: Arc::from(&*id),
         command: task.command.clone(),
         given: given(task),
         card: task.gpu.clone().map(Card::Named),
@@ -246,6 +246,10 @@ fn name_of(command: &[OsString]) -> String {
 impl Record for Recorder {
     fn append(&self, run: &str, what: What) {
         Self::append(self, run, what);
+    }
+
+    fn printed(&self, run: &Arc<str>, figures: Figures) {
+        Self::printed(self, run, figures);
     }
 
     fn finish(self: Box<Self>) -> u64 {

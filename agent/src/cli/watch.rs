@@ -3,7 +3,7 @@
 mod owned;
 mod said;
 
-use std::{ffi::OsString, io, time::Duration};
+use std::{ffi::OsString, io, sync::Arc, time::Duration};
 
 use headroom_shared::{hardware, protocol::event::What};
 use thiserror::Error;
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     folders,
     platform::{Attendant, Ending, end_by_signal},
-    store::Recorder,
+    store::{Recorder, printed::Figures},
     watch::{self, Record, Task, Watched, pattern::Pattern, remedy::remedy},
 };
 
@@ -295,6 +295,8 @@ struct Nowhere;
 
 impl Record for Nowhere {
     fn append(&self, _: &str, _: What) {}
+
+    fn printed(&self, _: &Arc<str>, _: Figures) {}
 
     fn finish(self: Box<Self>) -> u64 {
         0
