@@ -27,7 +27,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use thiserror::Error;
 
-use crate::foreman::driver;
+use crate::{foreman::driver, watch::relay};
 use args::UsageError;
 
 /// How a command ended; the numbers are a contract.
@@ -178,6 +178,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
         Some("bench") => bench::run(args),
         Some("doctor") => doctor::run(args),
         Some("runs") => runs::run(args),
+        // Nobody reads what it would say: its standard error is its watcher's.
+        Some(relay::COMMAND) => Ok(if relay::run(args).is_ok() { Exit::Success } else { Exit::Failure }),
         Some(driver::COMMAND) => print_and_succeed(&serde_json::json!(driver::answer()).to_string()),
         Some("help" | "--help" | "-h") => help(args.next()),
         Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -12,6 +12,7 @@ mod events;
 mod file;
 pub mod keep;
 pub mod measure;
+pub mod printed;
 mod queue;
 mod range;
 mod resolution;
@@ -47,6 +48,7 @@ pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
 pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
+use printed::Figures;
 use queue::Queue;
 pub use range::Subject;
 use thread::Thread;
@@ -325,6 +327,11 @@ impl Recorder {
     /// Keeps an event of a run.
     pub fn append(&self, run: &str, what: What) {
         self.queue.push_event(now_ms(), Some(run), what);
+    }
+
+    /// Keeps a line of figures that a run printed.
+    pub fn printed(&self, run: &Arc<str>, figures: Figures) {
+        self.queue.push_printed(now_ms(), run, figures);
     }
 
     /// Waits until everything is written, or as long as it takes to give up, some seconds: how many events are lost then.

@@ -53,6 +53,9 @@ pub enum Error {
         /// Those that there are, for people.
         known: String,
     },
+    /// The file of `--out` exists.
+    #[error("cannot write {}: it exists already", .0.display())]
+    Exists(PathBuf),
     /// The file that was asked for.
     #[error("cannot write {}: {error}", file.display())]
     Write {
@@ -93,6 +96,7 @@ impl Error {
                 ),
             },
             Self::Backup(BackupError::Exists(_)) => Some("give another name, or move the file away".to_owned()),
+            Self::Exists(_) => Some("--force replaces it".to_owned()),
             Self::NoCard { .. } => {
                 Some("give a card's number of these, from 0, or the beginning of its UUID".to_owned())
             }
@@ -110,6 +114,7 @@ struct Request {
     word: Option<OsString>,
     csv: bool,
     out: Option<PathBuf>,
+    force: bool,
     gpu: Option<String>,
     group: Option<Group>,
     from_ms: Option<u64>,
@@ -182,7 +187,7 @@ Works beside a running `headroom serve` and without one.
 
 Usage: headroom runs [--json]
        headroom runs show ID [--json]
-       headroom runs export [ID] [--format csv|json] [--out FILE]
+       headroom runs export [ID] [--format csv|json] [--out FILE] [--force]
        headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
        headroom runs export --readings host [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
        headroom runs delete ID
@@ -193,9 +198,13 @@ Usage: headroom runs [--json]
 
 Options:
 {}
-Export gives a run's iterations and evaluations, or the telemetry of a card or of the machine
-as it is kept: full rate for the newest hour, 10 s for two days, minutes beyond. A reading
-that the card did not give is empty, or null.
+Export gives every iteration and evaluation that a run printed, up to 10,000,000 lines, or the
+telemetry of a card or of the machine as it is kept: full rate for the newest hour, 10 s for two
+days, minutes beyond. A reading that the card did not give is empty, or null.
+
+A run's CSV, here and from the server: printed_at_unix_ms is the time of day when a line was
+printed, iteration_time_ms how long the iteration took. A row of the kind left_out stands for
+lines_left_out lines or more that were printed there and not kept.
 
 A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or so long ago: 90m, 24h, 30d.
 

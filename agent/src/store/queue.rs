@@ -15,6 +15,8 @@ use headroom_shared::protocol::{
     gpu::Gpu,
 };
 
+use super::printed::{Figures, Printed, Unwritten};
+
 /// Moments of telemetry that wait at most: a minute's, in which a disk comes back or does not. The oldest go first.
 const TELEMETRY_MAX: usize = 600;
 /// Slow readings that wait at most: a minute's too.
@@ -23,6 +25,8 @@ const SLOW_MAX: usize = 60;
 const EVENTS_BYTES_MAX: usize = 64 << 20;
 /// Iterations leave this much of it to how the run ended.
 const ITERATIONS_BYTES_MAX: usize = EVENTS_BYTES_MAX / 4 * 3;
+/// Lines of figures that wait at most: what the fastest program prints in seconds. They take 64 MB.
+const PRINTED_MAX: usize = 400_000;
 /// What an event takes beside its text.
 const EVENT_BYTES: usize = 256;
 
@@ -75,6 +79,7 @@ struct Inner {
     recent: VecDeque<Arc<Telemetry>>,
     events: Lane<Arc<Waiting>>,
     events_bytes: usize,
+    printed: VecDeque<Unwritten>,
     inventory: Arc<Vec<Gpu>>,
     n_lost: u64,
     suspect: bool,
@@ -108,6 +113,7 @@ impl Queue {
             recent: VecDeque::new(),
             events: Lane::new(),
             events_bytes: 0,
+            printed: VecDeque::new(),
             inventory: Arc::default(),
             n_lost: 0,
             suspect: false,
@@ -174,6 +180,46 @@ impl Queue {
         inner.events.items.push_back(Arc::new(Waiting { time_ms, run: run.map(str::to_owned), what, json, told }));
     }
 
+    /// Puts a line of figures in; where there is no room it is counted as left out.
+    pub fn push_printed(&self, at_ms: u64, run: &Arc<str>, figures: Figures) {
+        let mut inner = self.lock();
+        let has_room = inner.printed.len() < PRINTED_MAX;
+        let left_out = match figures {
+            Figures::LeftOut(n) => n,
+            Figures::Iteration(_) | Figures::Evaluation(_) if has_room => 0,
+            Figures::Iteration(_) | Figures::Evaluation(_) => 1,
+        };
+        if left_out == 0 {
+            inner.printed.push_back(Unwritten { run: Arc::clone(run), printed: Printed { at_ms, figures } });
+            return;
+        }
+        inner.n_lost = inner.n_lost.saturating_add(left_out);
+        if let Some(Unwritten { run: last, printed: Printed { figures: Figures::LeftOut(n), .. } }) =
+            inner.printed.back_mut()
+            && *last == *run
+        {
+            *n = n.saturating_add(left_out);
+        } else {
+            let figures = Figures::LeftOut(left_out);
+            inner.printed.push_back(Unwritten { run: Arc::clone(run), printed: Printed { at_ms, figures } });
+        }
+    }
+
+    /// Takes out the lines of figures that wait, at most so many.
+    pub fn take_printed(&self, n_max: usize) -> Vec<Unwritten> {
+        let mut inner = self.lock();
+        let n = inner.printed.len().min(n_max);
+        inner.printed.drain(..n).collect()
+    }
+
+    /// Puts lines back that could not be written, before those that came meanwhile.
+    pub fn put_back(&self, lines: Vec<Unwritten>) {
+        let mut inner = self.lock();
+        for line in lines.into_iter().rev() {
+            inner.printed.push_front(line);
+        }
+    }
+
     /// Telemetry that waits, and what [`Queue::wrote`] is told when it is written.
     pub fn telemetry(&self) -> (Vec<Arc<Telemetry>>, u64) {
         self.lock().telemetry.first(TELEMETRY_MAX)
@@ -224,13 +270,16 @@ impl Queue {
     /// Events that were lost, and those that wait still.
     pub fn n_unwritten(&self) -> u64 {
         let inner = self.lock();
-        inner.n_lost + inner.events.items.len() as u64
+        inner.n_lost + inner.events.items.len() as u64 + inner.printed.len() as u64
     }
 
     /// Whether everything is written.
     pub fn is_empty(&self) -> bool {
         let inner = self.lock();
-        inner.events.items.is_empty() && inner.telemetry.items.is_empty() && inner.slow.items.is_empty()
+        inner.events.items.is_empty()
+            && inner.printed.is_empty()
+            && inner.telemetry.items.is_empty()
+            && inner.slow.items.is_empty()
     }
 
     /// A reader found the file damaged.

@@ -10,7 +10,7 @@ use headroom_shared::protocol::history::Group;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{
-    FULL_MS, Keep,
+    FULL_MS, Keep, printed,
     resolution::{CUT_MS, Resolution},
     samples::{from_sql, to_sql},
 };
@@ -159,7 +159,8 @@ const fn rows_of(group: Group) -> &'static str {
 /// What SQLite says.
 pub fn bound(connection: &mut Connection, keep: &Keep, now_ms: u64) -> rusqlite::Result<()> {
     for _ in 0..CUTS_MAX {
-        if used_bytes(connection)? <= keep.bytes_max {
+        // What runs printed stays until they are deleted, and takes no room from samples.
+        if used_bytes(connection)?.saturating_sub(printed::bytes(connection)?) <= keep.bytes_max {
             break;
         }
         let spared_ms = floor(now_ms.saturating_sub(FULL_MS), CUT_MS);

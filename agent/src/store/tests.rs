@@ -3,6 +3,7 @@
 mod alerts;
 mod damage;
 mod kill;
+mod printed;
 mod rolling;
 mod runs;
 mod salvage;

@@ -18,6 +18,7 @@ use super::{
     Keep, Told,
     events::{self, Batch},
     file::{HistoryFile, Identity, Trouble, Trust},
+    printed::{self, Unwritten},
     queue::{Queue, Written},
     rollup,
     samples::{self, Places},
@@ -40,6 +41,8 @@ const LOOK_EVERY_MS: u64 = 2000;
 const SLEPT_MS: u64 = 10_000;
 /// Events that are written in one transaction, or told in one go, at most: a few milliseconds.
 const EVENTS_PER_TURN: usize = 2000;
+/// Lines of figures that are written in one transaction at most: a fraction of a second, in which others wait.
+const PRINTED_PER_TURN: usize = 100_000;
 
 /// Whose thread it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,13 +234,29 @@ impl Writer {
 
     /// Writes what waits in one transaction; gives whether there were events among it.
     fn write(&mut self, open: &mut Open, queue: &Queue, now_ms: u64, flush: bool) -> Result<bool, Trouble> {
+        let printed = queue.take_printed(PRINTED_PER_TURN);
+        let written = self.write_with(open, queue, &printed, now_ms, flush);
+        if written.is_err() {
+            queue.put_back(printed);
+        }
+        written
+    }
+
+    fn write_with(
+        &mut self,
+        open: &mut Open,
+        queue: &Queue,
+        printed: &[Unwritten],
+        now_ms: u64,
+        flush: bool,
+    ) -> Result<bool, Trouble> {
         let (events, next_event) = queue.events(EVENTS_PER_TURN);
         let is_time = flush || is_due(self.done.telemetry_ms, TELEMETRY_EVERY_MS, now_ms);
         let (telemetry, next_telemetry) = if is_time { queue.telemetry() } else { (vec![], 0) };
         let (slow, next_slow) = if is_time { queue.slow() } else { (vec![], 0) };
         let is_seen = is_due(self.done.seen_ms, SEEN_EVERY_MS, now_ms)
             && self.watched.values().any(|run| !run.status.has_ended());
-        if events.is_empty() && telemetry.is_empty() && slow.is_empty() && !is_seen {
+        if events.is_empty() && printed.is_empty() && telemetry.is_empty() && slow.is_empty() && !is_seen {
             return Ok(false);
         }
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -259,6 +278,8 @@ impl Writer {
         let of_groups = [(Group::Fast, oldest_ms), (Group::Slow, oldest_slow_ms), (Group::Host, oldest_slow_ms)];
         let oldest: Vec<_> = of_groups.into_iter().filter_map(|(group, time_ms)| Some((group, time_ms?))).collect();
         rollup::reopen(&transaction, &oldest)?;
+        // Before the events: those of this version come behind the first line.
+        printed::insert(&transaction, printed, printed::ROWS_MAX)?;
         let mut batch = Batch::new(&transaction, now_ms);
         if self.role == Role::Watcher {
             batch = batch.of_watcher(self.process.as_ref());
