@@ -15,7 +15,7 @@ use nvml_wrapper::{
 };
 
 use super::{
-    answers::Answers,
+    answers::{Answers, most, plausible},
     clock::{Moment, Times},
     host::Host,
     names::Names,
@@ -61,20 +61,25 @@ impl SlowReader {
 
 /// Reads a card, all but its processes.
 fn sample(device: &Device<'_>, gpu: u32, answers: &mut Answers) -> SlowSample {
-    let mut pcie = |counter| answers.reading(device.pcie_throughput(counter)).map(bytes_per_second);
+    let mut pcie = |counter| {
+        answers.bounded(device.pcie_throughput(counter), most::PCIE_KILOBYTES_PER_SECOND).map(bytes_per_second)
+    };
     let (pcie_receive, pcie_send) = (pcie(PcieUtilCounter::Receive), pcie(PcieUtilCounter::Send));
-    let mut ecc = |error| answers.reading(device.total_ecc_errors(error, EccCounter::Volatile));
+    let mut ecc = |error| answers.bounded(device.total_ecc_errors(error, EccCounter::Volatile), most::ECC_ERRORS);
     let (ecc_corrected, ecc_uncorrected) = (ecc(MemoryError::Corrected), ecc(MemoryError::Uncorrected));
     SlowSample {
         gpu,
-        fan_percent: answers.reading(device.fan_speed(0)).map(u64::from),
+        fan_percent: answers.bounded(device.fan_speed(0), most::FAN_PERCENT).map(u64::from),
         // NVML's millijoules.
         energy_joules: answers
-            .reading(device.total_energy_consumption())
+            .bounded(device.total_energy_consumption(), most::MILLIJOULES)
             .map(|millijoules| millijoules as f64 / 1000.0),
         pcie_receive_bytes_per_second: pcie_receive,
         pcie_send_bytes_per_second: pcie_send,
-        pcie_link: answers.reading(pcie_link(device)),
+        pcie_link: answers.reading(pcie_link(device)).and_then(|(generation, lanes)| {
+            let generation = plausible(generation, most::PCIE_GENERATION);
+            generation.and_then(|generation| plausible(lanes, most::PCIE_LANES).map(|lanes| (generation, lanes)))
+        }),
         ecc_corrected,
         ecc_uncorrected,
         processes: Reading::missing(Why::NotYet),

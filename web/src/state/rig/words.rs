@@ -42,6 +42,7 @@ pub fn why(why: Why) -> &'static str {
         Why::CardLost => text::RIG_CARD_LOST,
         Why::OldDriver => text::RIG_OLD_DRIVER,
         Why::NotVisible => text::RIG_NOT_VISIBLE,
+        Why::Implausible => text::RIG_IMPLAUSIBLE,
         Why::NotYet => text::RIG_NOT_YET,
         Why::Failed => text::RIG_FAILED,
     })
