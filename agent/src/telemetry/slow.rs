@@ -14,9 +14,11 @@ use nvml_wrapper::{
     error::NvmlError,
 };
 
+use crate::clock::Moment;
+
 use super::{
     answers::{Answers, most, plausible},
-    clock::{Moment, Times},
+    clock::{Step, Times},
     host::Host,
     names::Names,
     processes::{User, users},
@@ -36,6 +38,11 @@ impl SlowReader {
     /// Reads the cards that the other thread sees, and the machine around them.
     pub fn new(shared: Arc<Shared>, host: Host) -> Self {
         Self { shared, host, names: Names::default(), times: Times::default() }
+    }
+
+    /// The step of the machine's clock before the last moment, once.
+    pub const fn take_step(&mut self) -> Option<Step> {
+        self.times.take_step()
     }
 
     /// What is to be told of this moment. A card that does not answer is left out; the other thread tells of it.
