@@ -308,6 +308,14 @@ fn can_train(devices: &[Device], name: &str) -> Result<(), Error> {
 }
 
 /// Why nothing of the owner's folder can be started.
+/// Whether a folder can be one whose configs and data sets may be trained.
+///
+/// # Errors
+/// It cannot be opened, or its name is not UTF-8.
+pub fn check_folder(folder: &Path) -> io::Result<()> {
+    Allowed::new(folder).map(drop)
+}
+
 fn unusable(folder: &Path, error: &io::Error) -> String {
     text::folder_unusable(folder.display().to_string(), error.to_string()).to_string()
 }

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod hostile;
+mod secrets;
 pub mod talk;
 
 use tokio::{

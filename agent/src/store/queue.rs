@@ -71,10 +71,25 @@ impl<T: Clone> Lane<T> {
     }
 }
 
+/// Readings that wait.
+#[derive(Debug)]
+pub struct Waits<T> {
+    /// The readings, with their time by the wall clock.
+    pub read: Arc<T>,
+    /// Milliseconds that the program had run then.
+    pub since_start_ms: u64,
+}
+
+impl<T> Clone for Waits<T> {
+    fn clone(&self) -> Self {
+        Self { read: Arc::clone(&self.read), since_start_ms: self.since_start_ms }
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
-    telemetry: Lane<Arc<Telemetry>>,
-    slow: Lane<Arc<Slow>>,
+    telemetry: Lane<Waits<Telemetry>>,
+    slow: Lane<Waits<Slow>>,
     /// Telemetry of the last minute, written or not.
     recent: VecDeque<Arc<Telemetry>>,
     events: Lane<Arc<Waiting>>,
@@ -102,10 +117,12 @@ pub struct Written {
 pub struct Queue {
     inner: Mutex<Inner>,
     stopped: Condvar,
+    /// How long the program has run.
+    clock: Option<fn() -> Duration>,
 }
 
 impl Queue {
-    /// An empty one.
+    /// An empty one, of readings whose times are by a clock that is never set.
     pub fn new() -> Self {
         let inner = Inner {
             telemetry: Lane::new(),
@@ -119,7 +136,17 @@ impl Queue {
             suspect: false,
             stop: false,
         };
-        Self { inner: Mutex::new(inner), stopped: Condvar::new() }
+        Self { inner: Mutex::new(inner), stopped: Condvar::new(), clock: None }
+    }
+
+    /// Of readings that are put in as they are read, with a clock that only goes on: the wall clock may be set.
+    pub fn with_clock(self, since_start: fn() -> Duration) -> Self {
+        Self { clock: Some(since_start), ..self }
+    }
+
+    fn waits<T>(&self, read: Arc<T>, time_ms: u64) -> Waits<T> {
+        let since_start = self.clock.map(|since_start| since_start().as_millis());
+        Waits { read, since_start_ms: since_start.map_or(time_ms, |ms| u64::try_from(ms).unwrap_or(u64::MAX)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -139,24 +166,30 @@ impl Queue {
 
     /// Puts telemetry in; the oldest makes room.
     pub fn push_telemetry(&self, telemetry: Arc<Telemetry>) {
+        let waits = self.waits(Arc::clone(&telemetry), telemetry.time_ms);
         let mut inner = self.lock();
+        // The clock was set back: what is kept is of times that are yet to come.
+        if inner.recent.back().is_some_and(|last| last.time_ms > telemetry.time_ms) {
+            inner.recent.clear();
+        }
         if inner.recent.len() == TELEMETRY_MAX {
             inner.recent.pop_front();
         }
-        inner.recent.push_back(Arc::clone(&telemetry));
+        inner.recent.push_back(telemetry);
         if inner.telemetry.items.len() == TELEMETRY_MAX {
             inner.telemetry.pop();
         }
-        inner.telemetry.items.push_back(telemetry);
+        inner.telemetry.items.push_back(waits);
     }
 
     /// Puts slow readings in; the oldest make room.
     pub fn push_slow(&self, slow: Arc<Slow>) {
+        let waits = self.waits(Arc::clone(&slow), slow.time_ms);
         let mut inner = self.lock();
         if inner.slow.items.len() == SLOW_MAX {
             inner.slow.pop();
         }
-        inner.slow.items.push_back(slow);
+        inner.slow.items.push_back(waits);
     }
 
     /// Puts an event in; where there is no room it is counted as lost.
@@ -221,12 +254,12 @@ impl Queue {
     }
 
     /// Telemetry that waits, and what [`Queue::wrote`] is told when it is written.
-    pub fn telemetry(&self) -> (Vec<Arc<Telemetry>>, u64) {
+    pub fn telemetry(&self) -> (Vec<Waits<Telemetry>>, u64) {
         self.lock().telemetry.first(TELEMETRY_MAX)
     }
 
     /// Slow readings that wait, and the same.
-    pub fn slow(&self) -> (Vec<Arc<Slow>>, u64) {
+    pub fn slow(&self) -> (Vec<Waits<Slow>>, u64) {
         self.lock().slow.first(SLOW_MAX)
     }
 
@@ -326,12 +359,12 @@ mod tests {
             queue.push_telemetry(telemetry(time_ms));
         }
         let (waiting, next) = queue.telemetry();
-        assert_eq!((waiting.len(), waiting[0].time_ms), (TELEMETRY_MAX, 5));
+        assert_eq!((waiting.len(), waiting[0].read.time_ms), (TELEMETRY_MAX, 5));
         // While those were being written, one more came and pushed out the first of them.
         queue.push_telemetry(telemetry(n + 5));
         queue.wrote(Written { telemetry: next, ..Written::default() });
         let (waiting, _) = queue.telemetry();
-        assert_eq!(waiting.iter().map(|telemetry| telemetry.time_ms).collect::<Vec<_>>(), [n + 5]);
+        assert_eq!(waiting.iter().map(|waits| waits.read.time_ms).collect::<Vec<_>>(), [n + 5]);
         assert_eq!(queue.recent_after(n + 3).len(), 2);
     }
 

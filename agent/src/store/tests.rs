@@ -1,6 +1,7 @@
 //! History as the parts around it see it, with a clock that the tests turn.
 
 mod alerts;
+mod clock;
 mod damage;
 mod kill;
 mod printed;

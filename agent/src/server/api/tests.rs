@@ -1,5 +1,7 @@
 //! Routes against their description, and what each of them gives.
 
+mod described;
+
 use std::collections::BTreeSet;
 
 use headroom_shared::protocol::{
