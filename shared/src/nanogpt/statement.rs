@@ -319,7 +319,8 @@ impl<'a> Reader<'a, '_> {
         let origin = self.origin(start, self.last_end);
         if self.tracks {
             let in_place = alone && !self.lexer.text[op.spot.offset..self.last_end].contains(['\n', '\r']);
-            let site = Site { op_start: op.spot.offset, value_end: self.last_end, in_place, is_read_later: false };
+            let (op_start, op_end) = (op.spot.offset, op.end());
+            let site = Site { op_start, op_end, value_end: self.last_end, in_place, is_read_later: false };
             self.sites.insert(key, site);
         }
         match value {
