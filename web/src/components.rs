@@ -15,6 +15,7 @@ pub mod language;
 pub mod message;
 pub mod more;
 pub mod notice;
+pub mod open_file;
 pub mod phases;
 pub mod problems;
 pub mod rig;

@@ -15,6 +15,7 @@ pub mod fields;
 pub mod fixes;
 pub mod format;
 pub mod json;
+pub mod no_plan;
 pub mod places;
 pub mod presets;
 pub mod rig;

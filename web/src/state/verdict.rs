@@ -5,10 +5,7 @@ use headroom_shared::{
     plan::{Plan, basis::Certainty},
 };
 
-use super::{
-    answer::{Answer, Reading},
-    format,
-};
+use super::{answer::Answer, format};
 use crate::text::{self, say, t, table};
 
 /// How a plan comes out.
@@ -20,8 +17,6 @@ pub enum Outcome {
     Narrow,
     /// It fails.
     Fails,
-    /// The plan is of train.py's defaults, as the text holds no run.
-    Unread,
 }
 
 impl Outcome {
@@ -31,7 +26,6 @@ impl Outcome {
             Self::Fits => "fits",
             Self::Narrow => "narrow",
             Self::Fails => "fails",
-            Self::Unread => "unread",
         }
     }
 }
@@ -54,14 +48,7 @@ pub struct Verdict {
 impl Verdict {
     /// The words for an answer; `None` where there is no plan.
     pub fn of_answer(answer: &Answer) -> Option<Self> {
-        let verdict = Self::of(answer.plan()?);
-        let headline = match answer.reading {
-            Reading::Foreign => text::NOTHING_READ,
-            Reading::OutOfMemory => text::OUT_OF_MEMORY_READ,
-            Reading::Empty | Reading::Run => return Some(verdict),
-        };
-        let detail = say(&text::nothing_read_detail(verdict.headline.as_str()));
-        Some(Self { outcome: Outcome::Unread, headline: t(headline).to_owned(), detail, ..verdict })
+        Some(Self::of(answer.plan()?))
     }
 
     fn of(plan: &Plan) -> Self {
@@ -206,14 +193,6 @@ mod tests {
         assert!(verdict.detail.starts_with("Fails in the first batch of evaluation on "), "{verdict:?}");
         assert!(verdict.detail.contains("(65536, 50304)"), "{verdict:?}");
         assert!(verdict.headroom_bytes < 0 && !verdict.fits);
-    }
-
-    #[test]
-    fn the_plan_of_something_else_is_no_good_news() {
-        let verdict = verdict("Segmentation fault (core dumped)");
-        assert_eq!(verdict.outcome, Outcome::Unread);
-        assert_eq!(verdict.headline, t(text::NOTHING_READ));
-        assert!(verdict.detail.contains("train.py's own defaults"), "{verdict:?}");
     }
 
     #[test]
