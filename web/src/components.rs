@@ -17,6 +17,7 @@ pub mod long_text;
 pub mod message;
 pub mod more;
 pub mod notice;
+pub mod open_file;
 pub mod phases;
 pub mod problems;
 pub mod rig;

@@ -17,6 +17,7 @@ pub mod fixes;
 pub mod format;
 pub mod json;
 pub mod needs;
+pub mod no_plan;
 pub mod places;
 pub mod presets;
 pub mod rig;

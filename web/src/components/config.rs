@@ -1,12 +1,12 @@
 //! The text: pasted, typed, dropped or opened.
 
-use headroom_shared::nanogpt::MAX_SOURCE_BYTES;
-use leptos::{prelude::*, task::spawn_local};
+use leptos::prelude::*;
 use web_sys::{DragEvent, File};
 
 use super::actions::CopyButton;
 use super::dynamic::{flag, words};
 use super::long_text::LongText;
+use super::open_file::open;
 use crate::{
     browser,
     state::{budget::Budget, needs, presets::RUNS},
@@ -20,15 +20,7 @@ pub fn ConfigInput(
     budget: Budget,
 ) -> impl IntoView {
     let dragging = RwSignal::new(false);
-    let open = move |file: Option<File>| {
-        let Some(file) = file else { return };
-        spawn_local(async move {
-            match browser::file_text(file, MAX_SOURCE_BYTES as f64).await {
-                Some(text) => budget.session.update(|session| session.set_text(text)),
-                None => budget.notice.set(Some(text::FILE_TOO_LARGE.into())),
-            }
-        });
-    };
+    let open = move |file: Option<File>| open(budget, file, false);
     // A file may fall anywhere on the page: else the browser would leave it for the file. Text that is dragged is the
     // browser's own.
     browser::on_drag("dragover", move |event: DragEvent| {

@@ -47,6 +47,8 @@ fn lines(answer: &Answer) -> Vec<Line> {
         message: say(&finding.message),
     });
     let foreign = match answer.reading {
+        // The reader says so itself, where it found something amiss.
+        Reading::Foreign if answer.resolved.settings.found_nothing() => None,
         Reading::Foreign => Some(t(text::FOREIGN)),
         Reading::OutOfMemory => Some(t(text::FOREIGN_OUT_OF_MEMORY)),
         Reading::Empty | Reading::Run => None,

@@ -1,8 +1,7 @@
 //! The page that explains a message: a field for what was pasted, and what it means.
 
-use headroom_shared::nanogpt::MAX_SOURCE_BYTES;
-use leptos::{prelude::*, task::spawn_local};
-use web_sys::DragEvent;
+use leptos::prelude::*;
+use web_sys::{DragEvent, File};
 
 use crate::{
     browser,
@@ -11,11 +10,13 @@ use crate::{
         fixes::{apply_label, item},
         header::Header,
         long_text::LongText,
+        open_file::{OpenNamed, read_file},
     },
     state::{
         diagnosis::{Candidate, Part, Shown, part_words, shown, wants_config},
         fixes::{Row, Rows, applied},
         format,
+        no_plan::with_file,
         session::Session,
     },
     text::{self, Key, say, t},
@@ -55,13 +56,23 @@ pub fn DiagnosePage() -> impl IntoView {
     let dropped = move |event: DragEvent| {
         event.prevent_default();
         let file = event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0));
-        let Some(file) = file else { return };
-        spawn_local(async move {
-            if let Some(text) = browser::file_text(file, MAX_SOURCE_BYTES as f64).await {
-                pasted.set(text);
+        let unread = answer.with_untracked(|answer| answer.as_ref().and_then(|shown| shown.unread.clone()));
+        read_file(file, move |name, text| {
+            let Some(text) = text else { return };
+            // A file of the name that is missing is the config.
+            match unread.is_some_and(|unread| unread.rsplit(['/', '\\']).next() == Some(&name)) {
+                true => config.update(|config| *config = with_file(config, &name, text, false)),
+                false => pasted.set(text),
             }
         });
     };
+    let opened = Callback::new(move |file| {
+        read_file(file, move |name, text| {
+            if let Some(text) = text {
+                config.update(|config| *config = with_file(config, &name, text, true));
+            }
+        });
+    });
     view! {
         <Header page=1 leave />
         <main class="diagnose" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
@@ -78,7 +89,7 @@ pub fn DiagnosePage() -> impl IntoView {
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::NAME) aria-live="polite">
                 {part(move || match answer.get() {
-                    Some(shown) => meaning(&shown, leave).into_any(),
+                    Some(shown) => meaning(&shown, leave, opened).into_any(),
                     None => view! { <p class="diagnose__empty">{t(text::NOTHING_PASTED)}</p> }.into_any(),
                 })}
             </section>
@@ -93,7 +104,13 @@ fn carried() -> Option<Session> {
     Session::open(&browser::fragment(), kept).map(|opened| opened.session)
 }
 
-fn meaning(shown: &Shown, leave: Callback<()>) -> impl IntoView + use<> {
+fn meaning(shown: &Shown, leave: Callback<()>, opened: Callback<Option<File>>) -> impl IntoView + use<> {
+    let unread = shown.unread.clone().map(|name| {
+        view! {
+            <p class="diagnose__hint" data-testid="unread">{say(&text::no_plan_not_read(name.as_str()))}</p>
+            <OpenNamed name opened />
+        }
+    });
     let asks = wants_config(shown).then(|| view! { <p class="diagnose__hint">{t(text::CONFIG_SAYS_MORE)}</p> });
     let several = (!shown.several.is_empty()).then(|| view! { <p class="diagnose__hint">{shown.several.clone()}</p> });
     let problems = (!shown.problems.is_empty()).then(|| {
@@ -113,7 +130,7 @@ fn meaning(shown: &Shown, leave: Callback<()>) -> impl IntoView + use<> {
     view! {
         <div class="panel diagnose__meaning">
             <h1 class="diagnose__sentence" data-testid="explanation">{shown.sentence.clone()}</h1>
-            {problems} {agreement} {several} {asks} {open}
+            {problems} {unread} {agreement} {several} {asks} {open}
         </div>
         {bar(shown)}
         {candidates(&shown.candidates)}

@@ -15,7 +15,7 @@ pub fn set_because(text: &str, changes: &[(&str, Value)], why: &str) -> String {
     let edited = match from_pasted_text(CONFIG_NAME, text).kind {
         PastedKind::Config => Some(set_in_config(text, changes, why)),
         PastedKind::Command => changes.iter().try_fold(text.to_owned(), |text, change| set_in_command(&text, change)),
-        PastedKind::Log => None,
+        PastedKind::Log | PastedKind::Words => None,
     };
     edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes, why))
 }

@@ -49,8 +49,9 @@ pub fn rows(answer: &Answer, session: &Session) -> Option<Rows> {
 
 /// Advice in words.
 pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
-    let larger = advice.largest_batch_size.filter(|largest| plan.fits && *largest > plan.request.train.batch_size);
-    let lead = lead(advice, plan.fits, larger);
+    let now = plan.request.train.batch_size;
+    let larger = advice.batch_sizes.largest.filter(|largest| plan.fits && *largest > now);
+    let lead = lead(advice, plan, larger);
     let row = |fix: &Fix| Row {
         id: fix.id(),
         settings: settings(&fix.changes),
@@ -63,13 +64,15 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
     Rows { fixes: advice.fixes.iter().map(row).collect(), lead, larger }
 }
 
-fn lead(advice: &Advice, fits: bool, larger: Option<u64>) -> String {
-    match (fits, larger) {
-        (true, Some(larger)) => say(&text::room_for(larger)),
-        (true, None) => t(text::NO_ROOM_FOR_MORE).to_owned(),
-        (false, _) if advice.keeps_model() => {
-            advice.largest_batch_size.map_or_else(String::new, |largest| say(&text::room_for(largest)))
-        }
+fn lead(advice: &Advice, plan: &Plan, larger: Option<u64>) -> String {
+    let sizes = &advice.batch_sizes;
+    let more = || sizes.more_text().map_or_else(String::new, |more| format!(" {}", say(&more)));
+    let largest = |largest: u64| say(&text::room_for(largest)) + &more();
+    match (plan.fits, larger.or(sizes.largest)) {
+        (true, Some(size)) if size == plan.request.train.batch_size => t(text::NO_ROOM_FOR_MORE).to_owned() + &more(),
+        (true, Some(size)) => largest(size),
+        (true, None) => t(text::NO_SURE_BATCH).to_owned() + &more(),
+        (false, size) if advice.keeps_model() => size.map_or_else(String::new, largest),
         (false, _) => match advice.smallest_card {
             Some(card) => say(&text::nothing_fits_but(&*card.name)),
             None => t(text::NOTHING_FITS).to_owned(),

@@ -6,10 +6,7 @@ use headroom_shared::{
     plan::{Plan, basis::Certainty},
 };
 
-use super::{
-    answer::{Answer, Reading},
-    format, needs,
-};
+use super::{answer::Answer, format, needs};
 use crate::text::{self, Text, say, t, table};
 
 /// How a plan comes out.
@@ -21,8 +18,6 @@ pub enum Outcome {
     Narrow,
     /// It fails.
     Fails,
-    /// The plan is of train.py's defaults, as the text holds no run.
-    Unread,
 }
 
 impl Outcome {
@@ -32,7 +27,6 @@ impl Outcome {
             Self::Fits => "fits",
             Self::Narrow => "narrow",
             Self::Fails => "fails",
-            Self::Unread => "unread",
         }
     }
 }
@@ -55,14 +49,7 @@ pub struct Verdict {
 impl Verdict {
     /// The words for an answer; `None` where there is no plan.
     pub fn of_answer(answer: &Answer) -> Option<Self> {
-        let verdict = Self::of(answer.plan()?);
-        let headline = match answer.reading {
-            Reading::Foreign => text::NOTHING_READ,
-            Reading::OutOfMemory => text::OUT_OF_MEMORY_READ,
-            Reading::Empty | Reading::Run => return Some(verdict),
-        };
-        let detail = say(&text::nothing_read_detail(verdict.headline.as_str()));
-        Some(Self { outcome: Outcome::Unread, headline: t(headline).to_owned(), detail, ..verdict })
+        Some(Self::of(answer.plan()?))
     }
 
     fn of(plan: &Plan) -> Self {
@@ -228,14 +215,6 @@ mod tests {
         let verdict = Verdict::of_answer(&Answer::of(&session)).expect("a plan");
         let expected = "Does not fit, even with 2 changes to model.py, train.py: ";
         assert!(verdict.headline.starts_with(expected), "{verdict:?}");
-    }
-
-    #[test]
-    fn the_plan_of_something_else_is_no_good_news() {
-        let verdict = verdict("Segmentation fault (core dumped)");
-        assert_eq!(verdict.outcome, Outcome::Unread);
-        assert_eq!(verdict.headline, t(text::NOTHING_READ));
-        assert!(verdict.detail.contains("train.py's own defaults"), "{verdict:?}");
     }
 
     #[test]
