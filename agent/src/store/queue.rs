@@ -184,7 +184,8 @@ impl Queue {
 
     /// Puts slow readings in; the oldest make room.
     pub fn push_slow(&self, slow: Arc<Slow>) {
-        let waits = self.waits(Arc::clone(&slow), slow.time_ms);
+        let time_ms = slow.time_ms;
+        let waits = self.waits(slow, time_ms);
         let mut inner = self.lock();
         if inner.slow.items.len() == SLOW_MAX {
             inner.slow.pop();
