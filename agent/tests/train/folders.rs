@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Write},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -57,11 +57,10 @@ fn on_small_disk(folder: &Path, mount: &str, args: &[&str]) -> Option<Output> {
     const MOUNTED: &str = "on a small disk";
     let skip = |why: &str| {
         const NAME: &str = "folders::a_disk_that_is_too_small_is_known_before_the_run";
-        eprintln!("skipped {NAME}: {why}");
+        writeln!(io::stderr(), "skipped {NAME}: {why}").expect("it is open");
         if let Some(list) = std::env::var_os("HEADROOM_SKIPS") {
             let list = fs::OpenOptions::new().append(true).create(true).open(list);
-            std::io::Write::write_all(&mut list.expect("a list"), format!("{NAME}: {why}\n").as_bytes())
-                .expect("a list");
+            writeln!(list.expect("a list"), "{NAME}: {why}").expect("a list");
         }
         None
     };
@@ -73,7 +72,9 @@ fn on_small_disk(folder: &Path, mount: &str, args: &[&str]) -> Option<Output> {
     let output = command.args(args).current_dir(folder).stdin(Stdio::null()).output();
     match output {
         Err(error) => skip(&format!("unshare cannot be run: {error}")),
-        Ok(output) if !said(&output).contains(MOUNTED) => skip(&said(&output)),
+        Ok(output) if !said(&output).contains(MOUNTED) => {
+            skip(said(&output).lines().next().unwrap_or("it prints nothing"))
+        }
         Ok(output) => Some(output),
     }
 }
@@ -210,6 +211,30 @@ fn the_best_checkpoint_stays_when_a_later_one_is_saved() {
     // A run that replaces this one leaves nothing of it.
     finished(&mut tiny(folder.path(), &["--max_iters=1", "--force"]));
     assert!(!path(BEST).exists());
+}
+
+#[test]
+fn a_run_saves_after_the_time_that_was_named() {
+    let folder = folder();
+    let more = ["--max_iters=1000000000", "--eval_interval=1000000000", "--save-every=1s"];
+    let mut child = tiny(folder.path(), &more).spawn().expect("it starts");
+    let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut saved = stdout.lines().map(|line| line.expect("text")).filter_map(|line| {
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        line.get("saved_bytes").and_then(|_| line["iter"].as_u64())
+    });
+    let (first, second) = (saved.next().expect("it saves"), saved.next().expect("it saves again"));
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    assert!(0 < first && first < second, "{first} and {second}");
+    let last = format!("--max_iters={}", second + 1);
+    let resume = ["--init_from=resume", "--eval_interval=1000000000", "--log_interval=1", &last];
+    let resumed = finished(&mut tiny(folder.path(), &resume));
+    // The kill may have come after a third one.
+    assert!(losses(&resumed.stdout).keys().next().is_none_or(|iter| *iter == second), "{second}");
+    for time in ["0s", "10", "m", "-1s", "1d", "99999999999s"] {
+        refused(&mut tiny(folder.path(), &["--save-every", time]), 2, &["is no time, as in 90s, 10m or 2h"]);
+    }
 }
 
 /// A folder as earlier versions left it has one checkpoint, without its own validation loss.
