@@ -238,6 +238,7 @@ fn a_run_saves_after_the_time_that_was_named() {
 }
 
 /// A folder as earlier versions left it has one checkpoint, without its own validation loss.
+#[cfg(unix)]
 #[test]
 fn a_folder_of_an_earlier_version_can_be_resumed() {
     let folder = folder();
@@ -248,11 +249,20 @@ fn a_folder_of_an_earlier_version_can_be_resumed() {
     assert!(bytes.windows(8).any(|window| window == b"val_loss"));
     without_val_loss(&path, &bytes);
     finished(&mut headroom(folder.path(), &["sample", "--ckpt=out", "--max-new-tokens=3"]));
+    fs::create_dir(folder.path().join("old")).expect("space");
+    fs::copy(&path, folder.path().join("old").join(LAST)).expect("space");
     let rest = losses(&finished(&mut tiny(folder.path(), &["--max_iters=8", "--init_from=resume"])).stdout);
     assert_eq!(rest, whole.into_iter().filter(|(iter, _)| *iter > 4).collect());
+    // It may be the best one, and is kept.
+    let resume = ["--init_from=resume", "--out_dir=old", "--max_iters=1000000", "--eval_interval=1000000000"];
+    let old = fs::read(folder.path().join("old").join(LAST)).expect("a checkpoint");
+    assert_eq!(interrupted(folder.path(), &resume).status.code(), Some(130));
+    let [best, last] = [BEST, LAST].map(|name| fs::read(folder.path().join("old").join(name)).expect("a checkpoint"));
+    assert!(best == old && last != old);
 }
 
 /// Takes the field out of a checkpoint's header, and gives the header its checksum anew.
+#[cfg(unix)]
 fn without_val_loss(path: &Path, bytes: &[u8]) {
     let prefix = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))).expect("small");
     let (header, data) = bytes[8..].split_at(prefix);
