@@ -48,8 +48,8 @@ fn batch_sizes(sizes: &BatchSizes, style: &Style) -> String {
         (None, false) => text::english().word(text::NO_SURE_BATCH).to_owned(),
         (None, true) => "With nothing else changed, not even batch_size 1 fits.".to_owned(),
     };
-    let may_fit = sizes.more_text().map_or_else(String::new, |more| format!(" {more}"));
-    style.wrapped(&(largest + &may_fit), 0)
+    let more = sizes.more().into_iter().map(|sentence| style.wrapped(&sentence.to_string(), 0));
+    std::iter::once(style.wrapped(&largest, 0)).chain(more).collect()
 }
 
 fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {

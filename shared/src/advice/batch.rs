@@ -40,28 +40,23 @@ pub struct BatchSizes {
 }
 
 impl BatchSizes {
-    /// The sizes that may fit, as `13, 15` or `201–216`; empty where there are none.
+    /// The sizes that may fit, as `13, 15` or `201-216`; empty where there are none.
     #[must_use]
     pub fn may_fit_text(&self) -> String {
         let runs = self.may_fit.chunk_by(|a, b| a + 1 == *b);
         let said = runs.map(|run| match run {
-            [first, _, .., last] => format!("{first}–{last}"),
+            [first, _, .., last] => format!("{first}-{last}"),
             few => few.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
         });
         said.collect::<Vec<_>>().join(", ")
     }
 
-    /// What is said of larger batches: which may fit, and why others do not. `None` where none may.
+    /// What is said of larger batches, a sentence each: which may fit, and why another does not. Empty where none may.
     #[must_use]
-    pub fn more_text(&self) -> Option<Text> {
-        let may_fit = (!self.may_fit.is_empty()).then(|| text::may_fit(self.may_fit_text()))?;
-        Some(match &self.gap {
-            Some(gap) => {
-                let between = text::fails_between(gap.fails, gap.fits, text::size(gap.left_bytes));
-                text::two_sentences(may_fit, between)
-            }
-            None => may_fit,
-        })
+    pub fn more(&self) -> Vec<Text> {
+        let may_fit = (!self.may_fit.is_empty()).then(|| text::may_fit(self.may_fit_text()));
+        let between = |gap: Gap| text::fails_between(gap.fails, gap.fits, text::size(gap.left_bytes));
+        may_fit.into_iter().chain(self.gap.map(between)).collect()
     }
 }
 

@@ -120,7 +120,7 @@ fn neighbours_read_as_a_range() {
     let said = |may_fit: &[u64]| BatchSizes { may_fit: may_fit.to_vec(), ..BatchSizes::default() }.may_fit_text();
     assert_eq!(
         [said(&[]), said(&[3]), said(&[3, 4]), said(&[3, 4, 5, 7, 9, 10, 11])],
-        ["", "3", "3, 4", "3–5, 7, 9–11"]
+        ["", "3", "3, 4", "3-5, 7, 9-11"]
     );
 }
 

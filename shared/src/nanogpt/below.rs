@@ -69,7 +69,7 @@ mod tests {
                 "batch_size = 4",
             ),
             format!("{command}\n\nbatch_size = 4\n"),
-            format!("$ python train.py \\\r\n config/a.py --n_layer=6\n# mine\nbatch_size = 4\n"),
+            "$ python train.py \\\r\n config/a.py --n_layer=6\n# mine\nbatch_size = 4\n".to_owned(),
         ] {
             assert_eq!(read(&text), (true, four.clone(), six.clone()), "{text}");
         }

@@ -3,7 +3,7 @@
 use crate::page::{Page, tell};
 use std::{fs, path::PathBuf};
 
-const VERDICT: &str = "document.querySelector('#verdict').textContent";
+const VERDICT: &str = "document.querySelector('#verdict').textContent.replace(/\\s+/g, ' ')";
 
 async fn says(page: &Page, headline: &str) {
     page.until(headline, &format!("{VERDICT}.includes({headline:?})")).await;
@@ -105,7 +105,7 @@ fn the_largest_batch_is_the_same_from_any_start() {
     tell("the_largest_batch_is_the_same_from_any_start", async |page| {
         page.choose_card("GeForce RTX 4070").await;
         page.paste("#config", "batch_size = 8").await;
-        let lead = "document.querySelector('.fixes:not(.stale) .fixes__lead')?.textContent";
+        let lead = "document.querySelector('.fixes:not(.stale) .fixes__lead')?.textContent.replace(/\\s+/g, ' ')";
         for (batch, largest) in
             [("8", "is 12"), ("12", "This is the largest batch_size"), ("13", "is 12"), ("64", "is 12")]
         {
@@ -160,7 +160,7 @@ fn diagnose_names_the_process_and_judges_no_defaults() {
         page.browser.driver.goto(&address).await.expect("the page opens");
         page.until("the field is there", "document.querySelector('#message')").await;
         page.paste("#message", PROCESS).await;
-        let sentence = "document.querySelector('[data-testid=explanation]')?.textContent";
+        let sentence = "document.querySelector('[data-testid=explanation]')?.textContent.replace(/\\s+/g, ' ')";
         page.until("it is named", &format!("{sentence}?.startsWith('Process 1234 holds 10.00 GiB')")).await;
         assert!(!page.text("[data-testid=explanation]").await.contains("fragmentation"));
 

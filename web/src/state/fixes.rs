@@ -66,7 +66,7 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
 
 fn lead(advice: &Advice, plan: &Plan, larger: Option<u64>) -> String {
     let sizes = &advice.batch_sizes;
-    let more = || sizes.more_text().map_or_else(String::new, |more| format!(" {}", say(&more)));
+    let more = || sizes.more().iter().fold(String::new(), |said, sentence| said + " " + &say(sentence));
     let largest = |largest: u64| say(&text::room_for(largest)) + &more();
     match (plan.fits, larger.or(sizes.largest)) {
         (true, Some(size)) if size == plan.request.train.batch_size => t(text::NO_ROOM_FOR_MORE).to_owned() + &more(),
