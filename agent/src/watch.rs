@@ -190,10 +190,20 @@ pub fn run(
     Ok(Watched { id, ended, ending, asked_to_end, record, told_to_end })
 }
 
+/// Closes a mailbox with the thread that reads it, also where that panics: nobody waits for a reader that is gone.
+struct Closed(Arc<Mailbox>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Reads what comes on a thread of its own, until nothing comes any more.
 fn read(mut journal: Journal, mailbox: &Arc<Mailbox>, started: Instant) -> Option<JoinHandle<Journal>> {
-    let mailbox = Arc::clone(mailbox);
+    let mailbox = Closed(Arc::clone(mailbox));
     let reading = move || {
+        let Closed(mailbox) = &mailbox;
         while let Some([out, err]) = mailbox.take(TICK) {
             let now = started.elapsed();
             journal.bytes(passing::Stream::Out, &out, now);

@@ -299,6 +299,35 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_is_waited_for_as_long_as_it_is_read() {
+        let mailbox = Mailbox::new();
+        mailbox.count(true);
+        mailbox.put(Stream::Out, &Copied { gap: false, bytes: b"x".to_vec() });
+        // What waits here is not silence, and no program holds the stream open.
+        let looks = std::cell::Cell::new(0);
+        let looked = || {
+            looks.set(looks.get() + 1);
+            looks.get() > 10
+        };
+        mailbox.rest(looked, || panic!("nothing is left open by others"));
+        let taken = mailbox.take(Duration::ZERO).expect("a copy");
+        assert_eq!(taken[0].bytes, b"x");
+        mailbox.count(false);
+        mailbox.rest(|| panic!("all has ended"), || ());
+    }
+
+    #[test]
+    fn a_mailbox_that_is_closed_lets_a_relay_go_on() {
+        let mailbox = Mailbox::new();
+        let full = Copied { gap: false, bytes: vec![0; RELAYED_BYTES_MAX] };
+        mailbox.put(Stream::Out, &full);
+        let waits = Arc::clone(&mailbox);
+        let putting = thread::spawn(move || waits.put(Stream::Out, &Copied { gap: false, bytes: b"more".to_vec() }));
+        mailbox.close();
+        putting.join().expect("it waits no longer");
+    }
+
+    #[test]
     fn a_reader_that_has_gone_closes_the_child_s_side() {
         let mailbox = Mailbox::new();
         let ((from, mut child), (reader, to)) = (pipe(), pipe());
