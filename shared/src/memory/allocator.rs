@@ -82,6 +82,7 @@ pub struct Allocator {
     small: Pool,
     large: Pool,
     next_address: u64,
+    n_releases: u64,
     allocated_bytes: u64,
     reserved_bytes: u64,
     max_allocated_bytes: u64,
@@ -100,6 +101,7 @@ impl Allocator {
             small: Pool::default(),
             large: Pool::default(),
             next_address: 0,
+            n_releases: 0,
             allocated_bytes: 0,
             reserved_bytes: 0,
             max_allocated_bytes: 0,
@@ -140,6 +142,20 @@ impl Allocator {
             && self.max_reserved_bytes == other.max_reserved_bytes
             && self.small.same(&other.small)
             && self.large.same(&other.large)
+    }
+
+    /// Address and size of a block that was handed out, in an address space of the allocator's own.
+    #[must_use]
+    pub fn extent(&self, BlockId(id): BlockId) -> (u64, u64) {
+        let block = &self.blocks[id as usize];
+        (block.address, block.size)
+    }
+
+    /// What the allocator has from the driver: as long as these three stay, so do the segments. They are the end of the
+    /// address space in use, the bytes reserved, and how often cached memory was given back.
+    #[must_use]
+    pub const fn driver_state(&self) -> [u64; 3] {
+        [self.next_address, self.reserved_bytes, self.n_releases]
     }
 
     /// Hands out a block for a tensor of `bytes`, at least 512 and a multiple of that.
@@ -330,6 +346,7 @@ impl Allocator {
     /// Gives back every cached segment with nothing in it (`release_cached_blocks`); of expandable segments, every
     /// whole step of a free block.
     fn release_cached(&mut self) {
+        self.n_releases += 1;
         for small in [true, false] {
             let free: Vec<u32> = self.pool(small).free_ids().collect();
             for id in free {

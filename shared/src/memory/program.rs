@@ -208,7 +208,7 @@ impl SectionId {
 pub struct Turn {
     /// The sections, each with the phase it counts for.
     pub sections: Vec<(Phase, SectionId)>,
-    /// How often they run; a replay may stop as soon as a round raises nothing.
+    /// How often they run; a replay may stop as soon as the rounds repeat.
     pub times: u64,
 }
 

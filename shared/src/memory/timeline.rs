@@ -78,8 +78,13 @@ impl LiveTensor {
     }
 }
 
+/// Rounds of a repeated turn that a timeline draws: live bytes are the same in all later ones.
+const DRAWN_ROUNDS: u64 = 16;
+
 /// What a walk over the events tells, event by event.
 struct Step {
+    /// Which round of its turn it is in.
+    round: u64,
     /// The slot and what is in it from now on.
     slot: usize,
     now: Option<(Stored, Option<u64>, bool)>,
@@ -104,7 +109,7 @@ fn walk(
                 Action::Alloc(stored, layer) => Some((stored, layer, section.batch == super::program::Batch::Eval)),
                 Action::Free => None,
             };
-            if !visit(played.phase, moment, Step { slot: event.slot().index(), now }) {
+            if !visit(played.phase, moment, Step { round: played.round, slot: event.slot().index(), now }) {
                 return;
             }
         }
@@ -115,7 +120,7 @@ fn walk(
 }
 
 /// Live bytes a category after each event, handed to `visit`.
-fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(Phase, Moment, &ByCategory)) {
+fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(Phase, Moment, u64, &ByCategory)) {
     let slots = std::cell::RefCell::new(vec![(0_usize, 0_u64); program.n_slots]);
     let mut live = ByCategory::default();
     walk(
@@ -134,7 +139,7 @@ fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(P
                     slot.1 = 0;
                 }
             }
-            visit(phase, Moment(moment.0 + 1), &live);
+            visit(phase, Moment(moment.0 + 1), step.round, &live);
             true
         },
         |from, to| {
@@ -147,16 +152,21 @@ fn walk_categories(program: &Program, outcome: &Outcome, mut visit: impl FnMut(P
 /// Memory over the run in at most about `columns` columns, each showing its largest moment.
 #[must_use]
 pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timeline {
-    let n_events =
-        outcome.played.last().map_or(0, |last| last.start.0 + program.sections[last.section.index()].events.len());
-    let n_events = outcome.failure.map_or(n_events, |failure| failure.moment.0);
+    let end = outcome.failure.map_or(usize::MAX, |failure| failure.moment.0);
+    let drawn = outcome.played.iter().filter(|played| played.round <= DRAWN_ROUNDS);
+    let n_events: usize = drawn
+        .map(|played| program.sections[played.section.index()].events.len().min(end.saturating_sub(played.start.0)))
+        .sum();
     let width = n_events.div_ceil(columns.max(1)).max(1);
     let mut timeline = Timeline::default();
     let mut reserved = outcome.reserved.iter().copied().peekable();
     let mut reserved_now = 0;
     let mut filled = 0;
     let mut largest = 0;
-    walk_categories(program, outcome, |phase, moment, live| {
+    walk_categories(program, outcome, |phase, moment, round, live| {
+        if round > DRAWN_ROUNDS {
+            return;
+        }
         while let Some((_, bytes)) = reserved.next_if(|(at, _)| *at < moment) {
             reserved_now = bytes;
         }
@@ -187,7 +197,7 @@ pub fn timeline(program: &Program, outcome: &Outcome, columns: usize) -> Timelin
 #[must_use]
 pub fn categories_at(program: &Program, outcome: &Outcome, moment: Moment) -> ByCategory {
     let mut found = ByCategory::default();
-    walk_categories(program, outcome, |_, at, live| {
+    walk_categories(program, outcome, |_, at, _, live| {
         if at <= moment {
             found = *live;
         }

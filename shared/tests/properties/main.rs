@@ -5,5 +5,6 @@ mod any_config;
 mod compute;
 mod plans;
 mod programs;
+mod repetition;
 mod strategies;
 mod work;

@@ -8,7 +8,7 @@ use headroom_shared::memory::{
 };
 
 use crate::{
-    event_list::{Event, events_of, text, trace},
+    event_list::{Event, events_of, fingerprint, text, trace},
     figures::{Bound, RESERVED, check, errors},
     records::{COMPILED, EAGER, Row, rows},
 };
@@ -51,11 +51,6 @@ fn recorded_traces_take_what_pytorchs_allocator_takes() {
     let rows = rows("c10/traces");
     assert_eq!(rows.len(), 21);
     assert_eq!(rows.iter().flat_map(trace_differences).collect::<Vec<_>>(), []);
-}
-
-/// FNV-1a: tells whether an event list is the one that was replayed.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The simulation's figures for a row that differ from PyTorch's for the same events.

@@ -118,3 +118,21 @@ pub fn text(events: &[Event]) -> String {
         })
         .collect()
 }
+
+/// The list with each run of frees in the order of the tensors: nothing depends on the order within such a run, and
+/// autocast's cache, a hash map, has none.
+pub fn in_canonical_order(events: &[Event]) -> Vec<Event> {
+    let mut events = events.to_vec();
+    let tensor = |event: &Event| match *event {
+        Event::Alloc(tensor, _) | Event::Free(tensor) => tensor,
+    };
+    for run in events.chunk_by_mut(|a, b| matches!((a, b), (Event::Free(_), Event::Free(_)))) {
+        run.sort_unstable_by_key(tensor);
+    }
+    events
+}
+
+/// FNV-1a (64 bits): tells whether an event list as text is another.
+pub fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

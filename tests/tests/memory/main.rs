@@ -13,4 +13,5 @@ mod figures;
 mod live_bytes;
 mod measured;
 mod messages;
+mod random_rows;
 mod records;

@@ -25,6 +25,20 @@ pub const SM89: Card = Card { compute_capability: ComputeCapability { major: 8, 
 /// An H100.
 pub const SM90: Card = Card { compute_capability: ComputeCapability { major: 9, minor: 0 }, sm_count: 132 };
 
+/// The card of a row by its name, with its multiprocessors.
+#[track_caller]
+fn card(name: &str) -> Card {
+    let (major, minor, sm_count) = match name {
+        "RTX 3060" => (8, 6, 28),
+        "RTX 4090" => (8, 9, 128),
+        "RTX 5090" => (12, 0, 170),
+        "A100" => (8, 0, 108),
+        "H100" => (9, 0, 132),
+        _ => panic!("{name} is not a card of a recorded run"),
+    };
+    Card { compute_capability: ComputeCapability { major, minor }, sm_count }
+}
+
 /// A path under tests/golden.
 pub fn golden(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(path)
@@ -86,6 +100,10 @@ impl Row {
         self.fields.get(column).is_some_and(|value| value == "True")
     }
 
+    fn is_not(&self, column: &str) -> bool {
+        self.fields.get(column).is_some_and(|value| value == "False")
+    }
+
     /// What was run, on which card.
     pub fn config(&self) -> (GptConfig, TrainConfig, Card) {
         let shape = GptShape {
@@ -100,18 +118,24 @@ impl Row {
         // Files of variants ran three iterations and evaluated again before the last; the others ran two, and rows
         // that only evaluate ran three batches a split.
         let evaluates_again = self.fields.contains_key("later_eval_peak");
+        // Long recordings, whose columns say so, have 16 evaluation batches instead of four.
+        let is_long = self.fields.contains_key("max_memory_allocated_expandable");
         let eval_only = self.is("eval_only");
         let train = TrainConfig {
             batch_size: self.count("batch_size"),
             gradient_accumulation_steps: self.count("gradient_accumulation_steps"),
             dtype: dtype(&self.fields["dtype"]),
             compile: self.is_compiled(),
-            eval_iters: if eval_only { 3 } else { 2 },
+            eval_iters: match (eval_only, is_long) {
+                (true, _) => 3,
+                (false, true) => 8,
+                (false, false) => 2,
+            },
             eval_only,
             max_iters: if evaluates_again { 2 } else { 1 },
             eval_interval: 2,
-            clips_gradients: !self.tag().contains("nograd clip"),
-            optimizer: if self.tag().contains("foreach adamw") {
+            clips_gradients: !self.tag().contains("nograd clip") && !self.is_not("clips_gradients"),
+            optimizer: if self.tag().contains("foreach adamw") || self.is("foreach") {
                 Optimizer::AdamwForeach
             } else {
                 Optimizer::AdamwFused
@@ -123,7 +147,12 @@ impl Row {
             del_train_logits: self.is("del_train_logits"),
             ..TrainConfig::default()
         };
-        let card = if self.file.contains("sm90") { SM90 } else { SM89 };
+        let card = match self.fields.get("card") {
+            Some(name) => card(name),
+            None if self.file.contains("sm90") => SM90,
+            None if is_long => card("RTX 4090"),
+            None => SM89,
+        };
         (GptConfig::new(shape).expect("a recorded shape"), train.check().expect("a recorded training"), card)
     }
 

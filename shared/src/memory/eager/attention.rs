@@ -135,7 +135,7 @@ fn rows_of_heads(run: &mut Run<'_>, layer: u64, heads: Slot) -> Slot {
     rows
 }
 
-/// The gradient of q or v by head, as a part of qkv's: the same transposition backwards.
+/// The gradient of q, k or v by head, as a part of qkv's: the same transposition backwards.
 fn gradient_rows(run: &mut Run<'_>, layer: u64, by_head: Slot) -> Slot {
     if run.config.n_head() == 1 {
         return by_head;
@@ -261,13 +261,9 @@ fn padded_flash_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<
         slot
     });
     // Autograd runs the node that was made last first: v's, then q's, then k's.
-    let rows = [dv, dq, dk].map(|by_head| {
-        let slot = w.alloc(Tensor::DkRows, at);
-        w.free(by_head);
-        slot
-    });
-    let dqkv = w.alloc(Tensor::Dqkv, at);
-    w.free_all(rows);
+    let rows = [dv, dq, dk].map(|by_head| gradient_rows(run, layer, by_head));
+    let dqkv = run.w.alloc(Tensor::Dqkv, at);
+    run.w.free_all(rows);
     dqkv
 }
 
