@@ -81,6 +81,18 @@ fn the_lines_are_written_shown_and_work_on_another_site() {
 }
 
 #[test]
+fn the_short_name_of_the_page_has_a_preview_too() {
+    tell("the_short_name_of_the_page_has_a_preview_too", async |page| {
+        page.browser.driver.goto(format!("{}embed#{RUN}", page.address)).await.expect("the page opens");
+        page.until("the page is there", "document.querySelector('#snippet')").await;
+        page.script("document.querySelector('#preview').scrollIntoView()").await;
+        enter_preview(page).await;
+        assert!(!page.fits().await);
+        leave(page).await;
+    });
+}
+
+#[test]
 fn what_is_embedded_has_no_serious_fault_and_fits_every_width() {
     let name = "what_is_embedded_has_no_serious_fault";
     let Some(axe) = named(name, "HEADROOM_AXE") else { return };

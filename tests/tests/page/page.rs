@@ -251,7 +251,7 @@ impl Page {
     }
 
     /// As a person's answer to the browser's question would.
-    async fn allow_clipboard(&self) {
+    pub async fn allow_clipboard(&self) {
         let permissions = json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] });
         self.cdp("Browser.grantPermissions", permissions).await;
     }

@@ -132,14 +132,41 @@ fn only_a_plan_that_is_drawn_is_the_last_one() {
     });
 }
 
+#[test]
+fn every_problem_of_a_config_can_be_seen() {
+    tell("every_problem_of_a_config_can_be_seen", async |page| {
+        let names = ["batch_sise", "n_layers", "block_sizes", "n_heads", "dropouts", "n_embed", "biass"];
+        let config: String = names.iter().map(|name| format!("{name} = 1\n")).collect();
+        page.paste("#config", &format!("batch_size = 2\n{config}")).await;
+        page.until(
+            "they are counted",
+            "document.querySelector('#all-problems')?.textContent === 'Show all 7 problems'",
+        )
+        .await;
+        let seen = "[...document.querySelectorAll('#problems li:not(.problems__read)')].filter((line) => {
+            const [box, outer] = [line, document.querySelector('#problems')].map((e) => e.getBoundingClientRect());
+            return box.top >= outer.top - 1 && box.bottom <= outer.bottom + 1;
+        }).map((line) => line.textContent)";
+        assert!(page.value::<Vec<String>>(seen).await.len() < 7);
+        page.click("#all-problems").await;
+        page.until("all are shown", &format!("({seen}).length === 7")).await;
+        let lines: Vec<String> = page.value(seen).await;
+        assert!(lines.iter().any(|line| line.contains("did you mean batch_size?")), "{lines:?}");
+        page.click("#all-problems").await;
+        page.until("few are shown", &format!("({seen}).length < 7")).await;
+    });
+}
+
 /// As a file, because a browser's own text area takes minutes for a paste of so many lines.
 async fn open_file(page: &Page, text: &str) {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page_problems.py");
     fs::write(&file, text).expect("a writable folder");
     let input = page.find("#config-file").await;
     input.send_keys(file.to_string_lossy()).await.expect("the file is chosen");
-    // A text area has no carriage returns, and these texts neither.
-    let shown = format!("document.querySelector('#config').value === {}", serde_json::Value::from(text));
+    // A text area has no carriage returns, and these texts neither. Of a long one the field says the length alone.
+    let field = "document.querySelector('#config')";
+    let whole = serde_json::Value::from(text);
+    let shown = format!("{field}.value === {whole} || {field}.dataset.bytes === '{}'", text.len());
     page.until("the file is read", &shown).await;
 }
 

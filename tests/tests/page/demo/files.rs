@@ -26,8 +26,8 @@ fn grouped(n: usize) -> String {
 }
 
 #[test]
-fn broken_files_are_named_and_leave_a_way_back() {
-    demo("broken_files_are_named_and_leave_a_way_back", &[], async |page| {
+fn broken_files_are_named_and_leave_the_model_as_it_is() {
+    demo("broken_files_are_named_and_leave_the_model_as_it_is", &[], async |page| {
         let folder = scratch("demo_broken");
         let whole = fs::read(shipped()).expect("the model that ships");
         let header_bytes = u64::from_le_bytes(whole[..8].try_into().expect("8 bytes"));
@@ -42,6 +42,8 @@ fn broken_files_are_named_and_leave_a_way_back() {
             1,
         );
         let other_shape = [&whole[..8], other_shape.as_bytes(), &whole[8 + header_bytes..]].concat();
+        let model = page.text("[data-testid=model]").await;
+        let text = write(page, "Once", 1, 12).await;
         for (name, bytes, says) in [
             (
                 "cut.safetensors",
@@ -61,9 +63,19 @@ fn broken_files_are_named_and_leave_a_way_back() {
             let told = page.text("[data-testid=failure]").await;
             assert!(told.contains(says), "{name}: {told}");
             assert!(told.contains(&format!("In {name}: ")), "{told}");
+            // The model that was there, with its text, is still there.
+            assert_eq!(page.text("[data-testid=model]").await, model, "{name}");
+            assert_eq!(page.value::<String>("document.querySelector('#tokens').textContent").await, text, "{name}");
+            assert!(page.value::<bool>(READY).await, "{name}");
             page.click("[data-testid=failure] .button").await;
-            page.until("the model that ships is back", READY).await;
+            page.until("it is closed", &format!("!{FAILED}")).await;
         }
+        // It writes on, and another model is opened as before.
+        assert_eq!(write(page, "Once", 1, 12).await, text);
+        choose(page, &[&shipped()]).await;
+        let opened = "document.querySelector('[data-testid=model]')?.textContent === 'stories.safetensors'";
+        page.until("the other is loaded", &format!("{opened} && {READY}")).await;
+        assert_eq!(page.value::<String>("document.querySelector('#tokens').textContent").await, "");
     });
 }
 
@@ -130,15 +142,16 @@ fn a_dropped_gpt2_asks_for_its_tokenizer_and_writes() {
         assert!(told.contains("tokenizer.json") && told.contains("260"), "{told}");
         // It alone, as the weights are there.
         choose(page, &[&tokenizer]).await;
-        page.until("the model is loaded", READY).await;
+        let opened =
+            format!("document.querySelector('[data-testid=model]')?.textContent === 'model.safetensors' && {READY}");
+        page.until("the model is loaded", &opened).await;
         // And the other way round.
         page.click("#shipped").await;
         page.until("the model that ships is back", READY).await;
         choose(page, &[&tokenizer]).await;
         page.until("the weights are missing", FAILED).await;
         choose(page, &[&model]).await;
-        page.until("the model is loaded", READY).await;
-        assert_eq!(page.text("[data-testid=model]").await, "model.safetensors");
+        page.until("the model is loaded", &opened).await;
         page.fill("#temperature", "0").await;
         write(page, "the the<|endoftext|>t", 1, 12).await;
         let ids = "[...document.querySelectorAll('.token--given')].map((token) => token.textContent)";
