@@ -51,9 +51,14 @@ impl Temporary {
 
     /// What standard error says of a failure; standard output says nothing.
     #[track_caller]
-    fn fails(&self, args: &[&str]) -> String {
+    fn fails(&self, args: &[&str], status: i32) -> String {
         let output = self.run(args);
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{args:?}\n{}", text(&output.stderr));
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(status), ""),
+            "{args:?}\n{}",
+            text(&output.stderr)
+        );
         text(&output.stderr).to_owned()
     }
 
@@ -143,7 +148,7 @@ fn another_data_set_is_not_overwritten_unasked() {
     assert!(text(&again.stderr).starts_with("this data set is there already; nothing was written\n"));
     assert_snapshot!("data_exists", folder.shown(&["b.txt", "--out=data"]));
     for other in [&["a.txt", "--out=data", "--tokenizer=gpt2"], &["b.txt", "--out=data", "--json"]] {
-        folder.fails(other);
+        folder.fails(other, 1);
     }
     assert_eq!(fs::read(folder.0.join("data/train.bin")).expect("a file"), first);
     let forced = folder.succeeds(&["b.txt", "--out=data", "--force"]);
@@ -155,7 +160,7 @@ fn another_data_set_is_not_overwritten_unasked() {
     assert_eq!(folder.names("data"), ["train.bin", "val.bin"]);
     // Half of one is another one, too.
     fs::remove_file(folder.0.join("data/train.bin")).expect("it was there");
-    let said = folder.fails(&["c.txt", "--out=data", "--tokenizer=gpt2"]);
+    let said = folder.fails(&["c.txt", "--out=data", "--tokenizer=gpt2"], 1);
     assert!(said.starts_with("headroom: data/val.bin is of another data set"), "{said}");
 }
 
@@ -176,7 +181,7 @@ fn what_cannot_be_prepared_is_said_and_leaves_nothing() {
     }
     shown += &format!("$ --out=empty.txt\n{}\n", folder.shown(&["latin.txt", "--out=empty.txt"]));
     folder.put("good.txt", HELLO);
-    let said = folder.fails(&["good.txt", "--out=empty.txt"]);
+    let said = folder.fails(&["good.txt", "--out=empty.txt"], 3);
     assert!(said.contains("--out takes a folder, not a file"), "{said}");
     let most: String = ('\0'..=char::MAX).filter(|char| *char != '\r').take(65_536).collect();
     folder.put("most.txt", most);
@@ -194,7 +199,7 @@ fn the_command_line_is_checked() {
         (&["a.txt", "b.txt", "--out=x"], "data prepare takes no \"b.txt\""),
         (&["a.txt", "--out=x", "--tokenizer=bpe"], "--tokenizer: \"bpe\" is none of char, gpt2"),
         (&["a.txt", "--out="], "--out: a folder has a name"),
-        (&["a.txt", "--outs=x"], "data prepare has no option --outs=x"),
+        (&["a.txt", "--outs=x"], "data prepare has no option --outs"),
     ] {
         let output = folder.run(args);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{args:?}");
@@ -229,7 +234,7 @@ fn a_full_disk_leaves_nothing_half() {
     fs::create_dir(folder.0.join("data")).expect("a folder");
     // The file that is being written is a device that is always full.
     std::os::unix::fs::symlink("/dev/full", folder.0.join("data/val.bin.part")).expect("a link");
-    let said = folder.fails(&["a.txt", "--out=data"]);
+    let said = folder.fails(&["a.txt", "--out=data"], 3);
     assert!(said.starts_with("headroom: data/val.bin: No space left on device"), "{said}");
     assert!(said.contains("\nhint: nothing half is left behind"), "{said}");
     assert_eq!(folder.names("data"), [""; 0]);
@@ -247,7 +252,7 @@ fn a_folder_that_may_not_be_written_is_said() {
     // The administrator may write anywhere.
     let may_write = fs::write(out.join("probe"), "").is_ok();
     if !may_write {
-        let said = folder.fails(&["a.txt", "--out=data"]);
+        let said = folder.fails(&["a.txt", "--out=data"], 3);
         assert!(said.contains("Permission denied") && said.contains("a folder that you may write to"), "{said}");
     }
     fs::set_permissions(&out, fs::Permissions::from_mode(0o755)).expect("its own folder");
@@ -264,7 +269,7 @@ fn two_at_once_do_not_mix() {
     fs::create_dir(folder.0.join("data")).expect("a folder");
     let lock = fs::File::open(Path::new(&folder.0).join("data")).expect("a folder");
     lock.try_lock().expect("nobody else is there");
-    let said = folder.fails(&["a.txt", "--out=data"]);
+    let said = folder.fails(&["a.txt", "--out=data"], 1);
     assert_eq!(said, "headroom: data is being written by another headroom\n");
     drop(lock);
     folder.succeeds(&["a.txt", "--out=data"]);

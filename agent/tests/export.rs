@@ -171,8 +171,8 @@ fn nothing_is_overwritten_and_errors_say_what_to_do() {
     for (args, status, says, hint) in [
         (&["--ckpt", &source, "--out", &out][..], 1, "is there already", "nothing is overwritten"),
         (&["--ckpt", &path("cut.safetensors"), "--out", &path("x")], 1, "ends at byte", "download or copy"),
-        (&["--ckpt", &path("empty"), "--out", &path("x")], 1, "has neither ckpt.safetensors nor", "out_dir"),
-        (&["--ckpt", &path("gone"), "--out", &path("x")], 1, "cannot be read", ""),
+        (&["--ckpt", &path("empty"), "--out", &path("x")], 3, "has neither ckpt.safetensors nor", "out_dir"),
+        (&["--ckpt", &path("gone"), "--out", &path("x")], 3, "cannot be read", ""),
         (&["--ckpt", &source], 2, "--out needs a value", "--out FOLDER"),
         (&["--out", &out], 2, "--ckpt needs a value", "--ckpt FOLDER"),
         (&["--ckpt", &source, "--out", &out, "--format", "pt"], 2, "neither hf nor nanogpt", ""),

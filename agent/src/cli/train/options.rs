@@ -4,7 +4,9 @@ use headroom_shared::gpt::buffers::cuda::{Attender, Recompute};
 
 use crate::{
     cli::{
-        args::{Flag, UsageError, Word, options_help, threads},
+        args::{Flag, UsageError, Word, shown, threads},
+        command::{Command, Words},
+        exit::INTERRUPTED,
         plan::options::{Given, bytes, nanogpt_word},
     },
     train::{run::OnSaveError, settings::SEED},
@@ -116,41 +118,50 @@ pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Trains a GPT as nanoGPT would, on an NVIDIA card or the CPU, and saves what it
-learns. Of a card only the driver is needed.
-
-Usage: headroom train [CONFIG.py …] [--key=value …] [OPTIONS]
-
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "train",
+    summary: "Train a GPT on this machine's GPU or CPU, as nanoGPT does",
+    about: "\
+Trains a GPT as nanoGPT does, on an NVIDIA GPU or the CPU, and saves checkpoints.
+A GPU needs its driver only.",
+    usage: &["headroom train [CONFIG.py …] [--key=value …] [OPTIONS]"],
+    arguments: "\
 Takes what `python train.py` of nanoGPT takes, in any order; later ones win:
   CONFIG.py                a config file
-  --key=value              a setting, as in --batch_size=32; --seed= as well
+  --key=value              a setting, as in --batch_size=32; --seed= as well; --key value
+                           works too
 With no config, no --dataset= and no --init_from= it trains a small model on the
 built-in stories, for which nothing is needed.
 
   --dataset=NAME|FOLDER    data/NAME, or a folder, as `headroom data prepare` or
                            nanoGPT's prepare.py writes it
   --init_from=scratch|resume|NAME|PATH
-                           a fresh model; the checkpoint in out_dir, whose keys
-                           count where none are given; or weights on this machine:
+                           a new model; the checkpoint in out_dir, whose keys apply
+                           unless others are given; or weights on this machine:
                            a safetensors file or its folder, or gpt2 … gpt2-xl
-                           where Hugging Face's tools have downloaded them
+                           if Hugging Face's tools have downloaded them
   --device=auto|cpu|cuda|cuda:N
-                           the first card that can, else the CPU [default: auto];
-                           cards of compute capability 8.0 (Ampere) and newer can,
-                           in bfloat16 with weights and moments in float32
-
-Options:
-{}
-Ctrl-C finishes the iteration, saves, and says how to go on; twice ends at once.
-Before it starts it prints what it will allocate: to the byte what it then does.
-A checkpoint goes on on any device; on the same one to the bit.
-
-Exit status: 0 done or stopped, 1 failed or does not fit, 2 cannot be meant.
-",
-        options_help(FLAGS)
-    )
-}
+                           the first supported GPU, else the CPU [default: auto];
+                           compute capability 8.0 (Ampere) and newer is supported,
+                           in bfloat16 with weights and moments in float32",
+    options: || shown(FLAGS),
+    takes_settings: true,
+    words: Words::Files,
+    notes: "\
+Ctrl-C finishes the iteration, saves, and prints the command to resume; twice ends at once.
+Before it starts it prints an exact plan of the memory that it then allocates.
+A checkpoint resumes on any device; bit-identically on the same one.",
+    exits: &[
+        (0, "the run is complete, or was stopped by SIGTERM and saved"),
+        (1, "the run failed, or does not fit"),
+        (INTERRUPTED, "stopped by Ctrl-C"),
+    ],
+    examples: &[
+        "headroom train",
+        "headroom train config/train_shakespeare_char.py --device=cpu --max_iters=2000",
+        "headroom train config/train_gpt2.py --batch_size=64 --vram 11.69GiB --plan",
+    ],
+    run: super::run,
+    ..Command::EMPTY
+};
