@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod command;
+mod completions;
 mod data;
 mod diagnose;
 mod doctor;
@@ -13,6 +14,7 @@ mod exit;
 mod export;
 mod fixes;
 mod gpus;
+mod man;
 mod meant;
 mod pairing;
 mod plan;
@@ -71,6 +73,9 @@ pub enum Error {
     /// `runs`.
     #[error(transparent)]
     Runs(#[from] runs::Error),
+    /// `man`.
+    #[error(transparent)]
+    Man(#[from] man::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
@@ -89,7 +94,7 @@ impl Error {
             Self::Train(error) => error.hint(),
             Self::Watch(error) => error.hint(),
             Self::Runs(error) => error.hint(),
-            Self::Doctor(_) | Self::Print(_) => None,
+            Self::Doctor(_) | Self::Man(_) | Self::Print(_) => None,
         }
     }
 }
@@ -127,6 +132,8 @@ pub const ROOT: Command = Command {
         &runs::COMMAND,
         &token::COMMAND,
         &doctor::COMMAND,
+        &completions::COMMAND,
+        &man::COMMAND,
         &HELP,
     ],
     notes: "`headroom help COMMAND` and `headroom COMMAND --help` show the help of a command.",

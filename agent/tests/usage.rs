@@ -187,9 +187,23 @@ fn colour_is_as_it_is_asked_for() {
 }
 
 #[test]
+fn letters_stand_for_options() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("pages");
+    let out = out.to_str().expect("text");
+    for args in [&["man", "-o", out][..], &["man", &format!("-o{out}")], &["man", "-qo", out]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("headroom-plan.1"));
+    }
+    assert!(exits(&["gpus", "-o", "x"], 2).starts_with("headroom: gpus has no option -o\n"));
+    assert_eq!(run(&["runs", "-h"]).stdout, run(&["runs", "--help"]).stdout);
+}
+
+#[test]
 fn every_command_has_help_with_usage_options_statuses_and_examples() {
     let commands = commands();
-    assert!(commands.len() >= 20, "{commands:?}");
+    assert!(commands.len() >= 25, "{commands:?}");
     for command in &commands {
         let words: Vec<&str> = command.split(' ').collect();
         let asked = run(&[&["help"], &words[..]].concat());
@@ -261,13 +275,16 @@ fn input_and_output_have_a_status_of_their_own() {
         (&["runs", "list", "--data-dir", missing], 3),
         (&["runs", "show", "3f2a"], 1),
         (&["runs", "backup", missing], 1),
+        (&["man", "--out", &below], 3),
+        (&["completions"], 2),
+        (&["completions", "tcsh"], 2),
         (&["watch", "--", missing], 127),
         (&["watch", "--config", missing, "--", "true"], 3),
     ] {
         exits(args, status);
     }
     #[cfg(target_os = "linux")]
-    for args in [&["gpus"][..], &["runs", "list", "--json"], &["token", "pair"]] {
+    for args in [&["gpus"][..], &["runs", "list", "--json"], &["man"], &["completions", "bash"], &["token", "pair"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
         let data = tempfile::tempdir().expect("a folder");
         let output = headroom_in(data.path(), args).stdout(full).output().expect("headroom runs");

@@ -19,6 +19,8 @@ pub enum Words {
     Name,
     /// A program with its own words.
     Program,
+    /// One of these.
+    Choice(&'static [&'static str]),
     /// The name of a command, and of its subcommand.
     Command,
 }

@@ -165,3 +165,17 @@ A checkpoint resumes on any device; bit-identically on the same one.",
     run: super::run,
     ..Command::EMPTY
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_completed_value_is_taken() {
+        for (option, values) in crate::cli::completions::VALUES {
+            for flag in FLAGS.iter().filter(|flag| flag.name == *option) {
+                assert!(values.iter().all(|value| (flag.set)(&mut Request::default(), value).is_ok()), "{option}");
+            }
+        }
+    }
+}
