@@ -19,7 +19,7 @@ use headroom_shared::protocol::{
     run::{Run, RunStatus},
 };
 
-use crate::telemetry::Observed;
+use crate::telemetry::{Observed, Step};
 use level::{Edge, Level};
 use runs::Runs;
 
@@ -145,6 +145,10 @@ impl Alerts {
                 // A card that never answered has its own name only now.
                 let uuid = if self.lost.contains(uuid) { Some(uuid.clone()) } else { self.unknown() };
                 uuid.map_or_else(Vec::new, |uuid| self.card_back(&uuid))
+            }
+            Observed::ClockSet(Step { from_ms, to_ms }) => {
+                self.runs.clock_set_forward(to_ms.saturating_sub(*from_ms));
+                vec![]
             }
             Observed::Driver(_) | Observed::Slow(_) | Observed::Xid { .. } => vec![],
         }

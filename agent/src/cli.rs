@@ -32,7 +32,7 @@ use std::ffi::{OsStr, OsString};
 
 use thiserror::Error;
 
-use crate::foreman::driver;
+use crate::{foreman::driver, train::stop, watch::relay};
 use args::{Before, UsageError};
 use command::{Command, Words};
 pub use exit::Exit;
@@ -140,7 +140,7 @@ pub const ROOT: Command = Command {
     exits: &[
         (0, "success; for `plan`, the run fits"),
         (1, "the answer is no, nothing matches, or the work failed"),
-        (exit::INTERRUPTED, "`train` was stopped by Ctrl-C; `watch` ends as the command that it runs"),
+        (stop::EXIT_STATUS, "`train` was stopped, as by Ctrl-C; `watch` ends as the command that it runs"),
     ],
     examples: &["headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\""],
     ..Command::EMPTY
@@ -171,6 +171,8 @@ const HELP: Command = Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     match args::before_command(args)? {
         Before::Command(command, args) => match command.to_str() {
+            // Nobody reads what it would say: its standard error is its watcher's.
+            Some(relay::COMMAND) => Ok(if relay::run(args).is_ok() { Exit::Success } else { Exit::Failure }),
             Some(driver::COMMAND) => print_and_succeed(&serde_json::json!(driver::answer()).to_string()),
             name => match ROOT.subcommand(name.unwrap_or_default()) {
                 Some(command) => (command.run)(args),

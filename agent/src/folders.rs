@@ -1,5 +1,7 @@
 //! Where the program keeps what outlives it: the user's data folder, as each system has it.
 
+pub mod lock;
+
 use std::{
     fs::OpenOptions,
     io,
@@ -12,11 +14,15 @@ use thiserror::Error;
 /// What names another folder.
 pub const VARIABLE: &str = "HEADROOM_DATA_DIR";
 
+/// Why no folder is chosen.
+const HOME_MISSING: &str =
+    if cfg!(unix) { "HOME is not set to an absolute path" } else { "the system names no home folder" };
+
 /// Why there is no folder.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The system names no home.
-    #[error("this system names no home folder, so there is no place for history and tokens")]
+    /// No variable or system setting names the user's home folder.
+    #[error("cannot choose a data folder: {HOME_MISSING}")]
     NoHome,
     /// It cannot be made.
     #[error("cannot make the folder {}: {error}", folder.display())]
@@ -43,8 +49,16 @@ impl Error {
 pub fn named(option: Option<&Path>) -> Result<PathBuf, Error> {
     match option.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) {
         Some(folder) => Ok(folder),
+        // Without HOME the system's list of users would answer, with a folder that may be another user's.
+        None if !has_home() => Err(Error::NoHome),
         None => Ok(etcetera::choose_base_strategy().map_err(|_| Error::NoHome)?.data_dir().join("headroom")),
     }
+}
+
+/// Whether the environment names the user's own folders. Windows has them in the user's profile.
+fn has_home() -> bool {
+    let is_absolute = |name| std::env::var_os(name).is_some_and(|folder| Path::new(&folder).is_absolute());
+    !cfg!(unix) || is_absolute("HOME") || is_absolute("XDG_DATA_HOME")
 }
 
 /// The same, made where it is missing. Only its owner can look into one that is made here.

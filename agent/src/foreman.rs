@@ -31,7 +31,7 @@ use std::{
 use headroom_shared::{
     protocol::{
         gpu::Gpu,
-        run::{AllowedConfig, Device, Order, Run, RunStatus, Training},
+        run::{AllowedConfig, Cause, Device, Order, Run, RunStatus, Training},
     },
     text,
 };
@@ -191,7 +191,7 @@ impl Foreman {
         Ok(inner.archive.run(id)?)
     }
 
-    /// Goes on with a run from its checkpoint: it is the queue's last.
+    /// Resumes a run from its checkpoint, or queues one again that was stopped before it started: it is the queue's last.
     ///
     /// # Errors
     /// It is not the agent's, has not ended or has no checkpoint, nothing may be started, or its device cannot train.
@@ -206,12 +206,13 @@ impl Foreman {
         if folder.parent() != Some(allowed.root()) {
             return Err(Error::Elsewhere { folder });
         }
-        if saved::read(&folder).is_none() {
+        let is_saved = saved::read(&folder).is_some();
+        if !is_saved && run.status.cause() != Some(Cause::Unqueued) {
             return Err(Error::NothingSaved(id.to_owned()));
         }
         let order = run.order.clone().unwrap_or_default();
         can_train(&inner.devices(), order.device.as_deref().unwrap_or_default())?;
-        let command = inner.words(allowed, &folder, &order, true)?;
+        let command = inner.words(allowed, &folder, &order, is_saved)?;
         let run = inner.archive.queue_again(id, command, QUEUED_MAX, now_ms())?;
         inner.bell.ring();
         Ok(run)
@@ -307,6 +308,14 @@ fn can_train(devices: &[Device], name: &str) -> Result<(), Error> {
 }
 
 /// Why nothing of the owner's folder can be started.
+/// Whether a folder can be one whose configs and data sets may be trained.
+///
+/// # Errors
+/// It cannot be opened, or its name is not UTF-8.
+pub fn check_folder(folder: &Path) -> io::Result<()> {
+    Allowed::new(folder).map(drop)
+}
+
 fn unusable(folder: &Path, error: &io::Error) -> String {
     text::folder_unusable(folder.display().to_string(), error.to_string()).to_string()
 }

@@ -8,6 +8,7 @@ mod ancestry;
 mod cli;
 mod clock;
 mod data;
+mod figures;
 mod folders;
 mod foreman;
 mod platform;

@@ -9,22 +9,24 @@
 mod apart_unix;
 #[cfg(windows)]
 mod apart_windows;
+mod disk;
 mod limits;
 mod process;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
-pub use apart_unix::{CAN_ASK_TO_END, apart, ask_to_end, hand_on, own_session};
+pub use apart_unix::{CAN_ASK_TO_END, CAN_RELAY, apart, ask_to_end, hand_on, name_process, own_session};
 #[cfg(unix)]
 pub use unix::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
 
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
-pub use apart_windows::{CAN_ASK_TO_END, apart, ask_to_end, hand_on, own_session};
+pub use apart_windows::{CAN_ASK_TO_END, CAN_RELAY, apart, ask_to_end, hand_on, name_process, own_session};
 #[cfg(windows)]
 pub use windows::{Attendant, end_by_signal, ending, is_same, our_outputs, pipe, screen};
 
+pub use disk::disk;
 pub use limits::raise_open_files;
 pub use process::Process;
 

@@ -28,7 +28,7 @@ use crate::{
     foreman::{Bell, Cards, Foreman, Yard},
     server::hub::Hub,
     store::{Keep, Store, Told},
-    telemetry::{self, Observed, Sampler},
+    telemetry::{self, Observed, Sampler, Step},
     webhook::Webhook,
 };
 use inbox::{Inbox, News};
@@ -167,6 +167,7 @@ impl Tellers {
                 store.slow(Arc::clone(&slow));
                 self.hub.slow(slow);
             }
+            Observed::ClockSet(Step { from_ms, to_ms }) => store.append(None, What::ClockSet { from_ms, to_ms }),
             Observed::CardLost(gpu) => store.append(None, What::CardLost { gpu }),
             Observed::CardBack(gpu) => store.append(None, What::CardBack { gpu }),
             // The watcher of a run that dies of it says so besides.

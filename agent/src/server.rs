@@ -20,6 +20,7 @@ pub mod hub;
 pub mod made;
 mod metrics;
 pub mod orders;
+mod secrets;
 mod share;
 mod socket;
 mod spoken;

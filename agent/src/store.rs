@@ -12,6 +12,7 @@ mod events;
 mod file;
 pub mod keep;
 pub mod measure;
+pub mod printed;
 mod queue;
 mod range;
 mod resolution;
@@ -19,6 +20,7 @@ mod rollup;
 mod samples;
 mod schema;
 mod slow;
+mod spans;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -40,13 +42,17 @@ use headroom_shared::{
     text,
 };
 
-use crate::{clock::now_ms, platform::Process};
+use crate::{
+    clock::{now_ms, since_start},
+    platform::Process,
+};
 pub use alerts::Kept;
 pub use archive::{Archive, Asked, Card};
 pub use backup::BackupError;
 use file::HistoryFile;
 use keep::FULL_MS;
 pub use keep::{BYTES_MIN, DAYS_MAX, Keep};
+use printed::Figures;
 use queue::Queue;
 pub use range::Subject;
 use thread::Thread;
@@ -110,7 +116,7 @@ impl Store {
     /// The system gives no thread.
     pub fn open(folder: &Path, keep: Keep, tell: impl Fn(Told) + Send + Sync + 'static) -> std::io::Result<Self> {
         let file = HistoryFile::new(folder);
-        let queue = Arc::new(Queue::new());
+        let queue = Arc::new(Queue::new().with_clock(since_start));
         let archive = Archive::beside(file.clone(), Arc::clone(&queue));
         // Read here: whoever asks once this returns has all events up to one, and is told all after it.
         let last_told = archive.last_event().ok();
@@ -201,6 +207,10 @@ impl Store {
             Err(_) if !recent.is_empty() => vec![],
             moments => moments?,
         };
+        if let Some(newest) = recent.last() {
+            // What is yet to come was told by a clock that was set back since.
+            moments.retain(|moment| moment.time_ms <= newest.time_ms);
+        }
         let last_ms = moments.last().map_or(time_ms, |moment| moment.time_ms);
         let room = n_max.saturating_sub(moments.len());
         let unwritten = recent.iter().filter(|moment| moment.time_ms > last_ms).take(room);
@@ -325,6 +335,11 @@ impl Recorder {
     /// Keeps an event of a run.
     pub fn append(&self, run: &str, what: What) {
         self.queue.push_event(now_ms(), Some(run), what);
+    }
+
+    /// Keeps a line of figures that a run printed.
+    pub fn printed(&self, run: &Arc<str>, figures: Figures) {
+        self.queue.push_printed(now_ms(), run, figures);
     }
 
     /// Waits until everything is written, or as long as it takes to give up, some seconds: how many events are lost then.

@@ -39,8 +39,9 @@ use std::{
 
 use headroom_shared::protocol::{Slow, Telemetry, gpu::Gpu, state::DriverState};
 
-use crate::clock::now_ms;
-use clock::{Moment, Ticks};
+use crate::clock::Moment;
+pub use clock::Step;
+use clock::Ticks;
 pub use holders::holders;
 use host::Host;
 use reader::Reader;
@@ -75,6 +76,8 @@ pub enum Observed {
     Telemetry(Arc<Telemetry>),
     /// Once a second, with a driver or without.
     Slow(Slow),
+    /// The machine's clock was set, forward or back.
+    ClockSet(Step),
     /// A card stopped answering: its UUID.
     CardLost(String),
     /// It answers again.
@@ -115,7 +118,14 @@ pub fn start(options: Options, tell: impl Fn(Observed) + Send + Sync + 'static) 
         reader.read(now).into_iter().for_each(&*tell_fast);
     })?;
     let listening = running.clone();
-    sampler.repeat("telemetry, slow", SLOW_PERIOD, start, running, move |now| tell(Observed::Slow(slow.read(now))))?;
+    sampler.repeat("telemetry, slow", SLOW_PERIOD, start, running, move |now| {
+        let read = slow.read(now);
+        // By this thread alone, which reads with a driver or without.
+        if let Some(step) = slow.take_step() {
+            tell(Observed::ClockSet(step));
+        }
+        tell(Observed::Slow(read));
+    })?;
     let stop = Arc::clone(&sampler.stop);
     thread::Builder::new().name("telemetry, faults".to_owned()).spawn(move || {
         faults::watch(&shared, &stop, &*tell_faults);
@@ -160,7 +170,7 @@ impl Sampler {
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut ticks = Ticks::new(start, period);
             loop {
-                read(Moment { wall_ms: now_ms(), since_start: start.elapsed() });
+                read(Moment::now());
                 if stop.wait(ticks.wait(Instant::now())) {
                     break;
                 }

@@ -3,8 +3,7 @@
 //!
 //! Nothing here may change the child's life. Its output waits for nobody but who reads ours; its journal is written on
 //! another thread, from a copy that is given up where that does not keep up; telemetry or history that cannot be had are
-//! missing, and no reason not to start. If this program is killed, the child's next line meets a closed pipe, as it would
-//! behind `| tee`.
+//! missing, and no reason not to start. If this program is killed, relays still pass the child's output on.
 
 mod cards;
 mod child;
@@ -14,6 +13,7 @@ mod log;
 mod passing;
 pub mod pattern;
 pub mod planned;
+pub mod relay;
 pub mod remedy;
 mod xid;
 
@@ -37,7 +37,7 @@ use crate::{
     clock, platform,
     platform::{Attendant, Ending},
     random,
-    store::Recorder,
+    store::{Recorder, printed::Figures},
     telemetry,
 };
 use cards::{Cards, descendants};
@@ -52,6 +52,9 @@ pub use journal::{Ended, Record};
 const TICK: Duration = Duration::from_millis(100);
 /// A driver's error of a card is told within this after the run's end that it brought about.
 const FAULT_LATE_MAX: Duration = Duration::from_secs(1);
+/// What is said where the command has ended and its output has not.
+const STILL_READ: &str = "headroom: the command has ended; programs that it started still hold its output open. \
+    It is read until it ends or is silent for 10 s; Ctrl-C ends the wait and leaves them running\n";
 /// Bytes of a run's number: nobody makes two alike.
 const ID_BYTES: usize = 8;
 /// Characters of a name that is made of a command.
@@ -113,11 +116,17 @@ pub fn new_id() -> String {
     random::hex(ID_BYTES).unwrap_or_else(|_| format!("{:x}{:x}", clock::now_ms(), std::process::id()))
 }
 
-/// Runs a command to its end, and keeps its journal in a record.
+/// Runs a command to its end, and keeps its journal in a record. `say` takes what a person should know meanwhile.
 ///
 /// # Errors
 /// The command cannot be started.
-pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn Record>) -> io::Result<Watched> {
+pub fn run(
+    id: String,
+    task: &Task,
+    attendant: &mut Attendant,
+    record: Box<dyn Record>,
+    say: impl FnOnce(&str),
+) -> io::Result<Watched> {
     let mailbox = Mailbox::new();
     let started = Instant::now();
     let started_ms = clock::now_ms();
@@ -132,7 +141,7 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
         },
     );
     let settings = Settings {
-        id: id.clone(),
+        id: Arc::from(&*id),
         command: task.command.clone(),
         given: given(task),
         card: task.gpu.clone().map(Card::Named),
@@ -161,10 +170,11 @@ pub fn run(id: String, task: &Task, attendant: &mut Attendant, record: Box<dyn R
     };
     let ending = platform::ending(status);
     let mut told_to_end = None;
-    mailbox.rest(|| {
+    let interrupted = || {
         told_to_end = told_to_end.or_else(|| attendant.told_to_end());
         told_to_end.is_some()
-    });
+    };
+    mailbox.rest(interrupted, || say(STILL_READ));
     mailbox.close();
     let left = reader.and_then(|reader| reader.join().ok()).map(|journal| journal.end(ending, started.elapsed()));
     let (ended, record) = left.unzip();
@@ -246,6 +256,10 @@ fn name_of(command: &[OsString]) -> String {
 impl Record for Recorder {
     fn append(&self, run: &str, what: What) {
         Self::append(self, run, what);
+    }
+
+    fn printed(&self, run: &Arc<str>, figures: Figures) {
+        Self::printed(self, run, figures);
     }
 
     fn finish(self: Box<Self>) -> u64 {

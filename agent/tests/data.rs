@@ -189,6 +189,43 @@ fn what_cannot_be_prepared_is_said_and_leaves_nothing() {
     assert_snapshot!("data_problems", shown);
 }
 
+/// A device gives bytes for ever; memory ends.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_endless_device_is_read_up_to_a_bound() {
+    let folder = Temporary::new("endless");
+    let said = folder.fails(&["/dev/zero", "--out=out"]);
+    assert_eq!(
+        said,
+        "headroom: cannot read /dev/zero: a pipe or a device may give 1 GiB at most\n\n\
+         hint: write it to a file first; a file may have any size\n"
+    );
+    assert_eq!(folder.names("out"), [""; 0]);
+}
+
+/// A pipe whose writer is slow is read for as long as that takes.
+#[cfg(unix)]
+#[test]
+fn the_interrupt_key_ends_the_reading_of_a_pipe() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    let folder = Temporary::new("interrupt");
+    let pipe = folder.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    // A shell without job control starts what is in its background to ignore Ctrl-C.
+    let script = "trap '' INT; exec \"$0\" data prepare pipe --out=out";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_headroom")]).current_dir(&folder.0);
+    let mut child = command.stdin(Stdio::null()).spawn().expect("it starts");
+    // Opens once the program reads.
+    let writer = fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
+    let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
+    assert!(asked.success());
+    let status = child.wait().expect("it ends while the pipe is open");
+    drop(writer);
+    assert_eq!(status.signal(), Some(2), "{status}");
+}
+
 #[test]
 fn the_command_line_is_checked() {
     let folder = Temporary::new("usage");

@@ -230,6 +230,53 @@ fn a_runs_losses_for_other_programs() {
     assert_eq!(text(&out), "losses.csv\n");
     let written = fs::read(rig.path("losses.csv")).expect("the file");
     assert_eq!(written, rig.exits(&["export", "3f2a"], 0).stdout);
+    assert_eq!(json["lines_left_out"], 0);
+}
+
+#[test]
+fn an_export_replaces_a_file_only_by_force() {
+    let rig = Rig::new();
+    fs::write(rig.path("notes.csv"), "mine").expect("a file");
+    for of in [&["export", "3f2a"][..], &["export", "--gpu", "0"]] {
+        let refused = rig.refused(&[of, &["--out", "notes.csv"]].concat(), 1);
+        let expected = "headroom: cannot write notes.csv: it exists already\n\nhint: --force replaces it\n";
+        assert_eq!(refused, expected);
+        assert_eq!(fs::read(rig.path("notes.csv")).expect("the file"), b"mine");
+    }
+    rig.exits(&["export", "3f2a", "--out", "notes.csv", "--force"], 0);
+    let written = fs::read(rig.path("notes.csv")).expect("the file");
+    assert_eq!(written, rig.exits(&["export", "3f2a"], 0).stdout);
+}
+
+#[test]
+fn an_export_marks_lines_that_were_not_kept() {
+    let rig = Rig::new();
+    // The first question brings the file forward.
+    rig.exits(&[], 0);
+    let connection = Connection::open(rig.path("history.sqlite")).expect("the file");
+    let row = |seq, left_out, iter: &str, loss: &str| {
+        format!(
+            "INSERT INTO printed (run, seq, printed_ms, left_out, iter, loss, time_ms) VALUES (1, {seq}, {START_MS}, {left_out}, {iter}, {loss}, {loss});"
+        )
+    };
+    connection
+        .execute_batch(&format!(
+            "INSERT INTO printed_runs VALUES (1, '{DONE}', 3, 0); {}{}{}",
+            row(1, "NULL", "0", "2.5"),
+            row(2, "12", "NULL", "NULL"),
+            row(3, "NULL", "13", "1.5"),
+        ))
+        .expect("rows");
+    let csv = rig.exits(&["export", "3f2a"], 0).stdout;
+    let rows: Vec<&str> = text(&csv).lines().skip(1).collect();
+    let expected = [
+        &*format!("iteration,{START_MS},0,2.5,2.5,,,,,,,,"),
+        &*format!("left_out,{START_MS},,,,,,,,,,,12"),
+        &*format!("iteration,{START_MS},13,1.5,1.5,,,,,,,,"),
+    ];
+    assert_eq!(rows, expected);
+    let json = rig.json(&["export", "3f2a", "--format=json"]);
+    assert_eq!((&json["lines_left_out"], json["iterations"].as_array().map(Vec::len)), (&12.into(), Some(2)));
 }
 
 #[test]
@@ -372,7 +419,7 @@ fn what_is_read_once_a_second_is_exported_by_its_group() {
     let connection = Connection::open(rig.path("history.sqlite")).expect("the file");
     let slow = format!("INSERT INTO slow_samples VALUES ({START_MS}, 1, 38, 1500000, 0, 12.5, NULL, 3)");
     let host = format!("INSERT INTO host_samples VALUES ({START_MS}, 0, 12.5, 1024, NULL)");
-    connection.execute_batch(&format!("{slow}; {host}")).expect("samples");
+    connection.execute_batch(&format!("{slow}; {host}; DELETE FROM facts WHERE name GLOB 'cut_*'")).expect("samples");
     let csv = |args: &[&str]| text(&rig.exits(&[&["export"], args].concat(), 0).stdout).to_owned();
     assert_eq!(
         csv(&["--gpu", "0", "--readings", "slow"]),

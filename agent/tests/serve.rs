@@ -7,6 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
+    sync::Arc,
 };
 
 fn headroom() -> OsString {
@@ -16,7 +17,7 @@ fn headroom() -> OsString {
 /// A server on a port of its own; ended with the test, whatever comes.
 struct Server {
     /// Its own, and gone with it.
-    _folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
     process: Child,
     stdout: BufReader<std::process::ChildStdout>,
     /// `127.0.0.1:port`.
@@ -25,7 +26,10 @@ struct Server {
 
 impl Server {
     fn start(listen: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::start_in(Arc::new(tempfile::tempdir().expect("a folder")), listen)
+    }
+
+    fn start_in(folder: Arc<tempfile::TempDir>, listen: &str) -> Self {
         let mut process = Command::new(headroom())
             .args(["serve", "--listen", listen])
             .env("HEADROOM_DATA_DIR", folder.path())
@@ -40,7 +44,7 @@ impl Server {
         stdout.read_line(&mut link).expect("a link");
         let host = link.strip_prefix("http://").and_then(|link| link.strip_suffix("/\n"));
         let host = host.unwrap_or_else(|| panic!("{link:?} is no link")).to_owned();
-        Self { _folder: folder, process, stdout, host }
+        Self { folder, process, stdout, host }
     }
 
     fn get(&self, path: &str, host: &str) -> String {
@@ -93,6 +97,7 @@ fn it_ends_in_order_when_it_is_told_to() {
         assert_eq!((status, stdout.as_str()), (Some(0), ""), "{signal}: the link is all that is printed");
         assert!(stderr.contains("only this machine can open it") && stderr.ends_with("stopped\n"), "{stderr}");
         assert!(stderr.contains("/rig#pair="), "at the first start a browser is invited: {stderr}");
+        assert!(!stderr.contains("warning"), "{stderr}");
     }
 }
 
@@ -110,4 +115,93 @@ fn a_port_that_is_taken_is_said() {
     assert!(
         stderr.ends_with("\n\nhint: is `headroom serve` running already? --listen 127.0.0.1:0 takes any free port\n")
     );
+}
+
+/// A command on a folder, and what it ended with: status and standard error.
+fn fails(mut command: Command) -> (Option<i32>, String) {
+    let output = command.stdin(Stdio::null()).output().expect("headroom runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_data_folder_has_one_agent_and_its_other_commands_beside_it() {
+    let first = Server::start("127.0.0.1:0");
+    let folder = first.folder.path().to_owned();
+    let command = |args: &[&str]| {
+        let mut command = Command::new(headroom());
+        command.args(args).env("HEADROOM_DATA_DIR", &folder).env_remove("JOURNAL_STREAM");
+        command
+    };
+    let (status, stderr) = fails(command(&["serve", "--listen", "127.0.0.1:0"]));
+    assert!(status.is_some_and(|status| status != 0), "{stderr}");
+    let pid = first.process.id();
+    assert!(
+        stderr.starts_with(&format!(
+            "headroom: cannot use the data folder {}: `headroom serve` with process id {pid} uses it\n\nhint: ",
+            folder.display()
+        )),
+        "{stderr}"
+    );
+    assert!(first.get("/", &first.host).starts_with("HTTP/1.1 "), "the first serves on");
+    for args in [&["runs"][..], &["token", "list"], &["watch", "--", "true"]] {
+        let output = command(args).stdin(Stdio::null()).output().expect("headroom runs");
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    // However the first ends, its lock ends with it.
+    let kept = Arc::clone(&first.folder);
+    drop(first);
+    let second = Server::start_in(kept, "127.0.0.1:0");
+    assert!(second.get("/", &second.host).starts_with("HTTP/1.1 "));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_open_address_without_tls_is_warned_of() {
+    let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+    let mut process = Command::new(headroom())
+        .args(["serve", "--listen", "0.0.0.0:0"])
+        .env("HEADROOM_DATA_DIR", folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("headroom runs");
+    let stderr = BufReader::new(process.stderr.take().expect("piped"));
+    let warning = stderr.lines().map_while(Result::ok).find(|line| line.starts_with("warning: "));
+    process.kill().expect("it runs");
+    process.wait().expect("it ended");
+    let warning = warning.expect("a warning");
+    assert!(warning.starts_with("warning: 0.0.0.0:") && warning.contains("without TLS"), "{warning}");
+    assert!(warning.contains("--tls-cert"), "{warning}");
+}
+
+#[test]
+fn a_folder_of_trainings_that_is_not_there_is_a_usage_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(headroom());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--train"]).arg(folder.path().join("none"));
+    let (status, stderr) = fails({
+        command.env("HEADROOM_DATA_DIR", folder.path());
+        command
+    });
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("cannot open the folder") && stderr.contains("none"), "{stderr}");
+}
+
+#[cfg(unix)]
+#[test]
+fn without_a_home_no_folder_is_guessed() {
+    for home in [None, Some(""), Some("relative")] {
+        let mut command = Command::new(headroom());
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        for name in ["HOME", "XDG_DATA_HOME", "HEADROOM_DATA_DIR"] {
+            command.env_remove(name);
+        }
+        command.envs(home.map(|home| ("HOME", home)));
+        let (status, stderr) = fails(command);
+        assert!(status.is_some_and(|status| status != 0), "{stderr}");
+        assert!(stderr.contains("cannot choose a data folder: HOME is not set"), "{stderr}");
+        assert!(stderr.contains("hint: --data-dir FOLDER"), "{stderr}");
+    }
 }

@@ -244,24 +244,70 @@ fn a_reader_that_has_gone_ends_the_command() {
 }
 
 #[test]
-fn killed_itself_it_leaves_the_command_a_closed_pipe() {
-    let mut run = Running::start("echo $$; while sleep 0.02; do echo alive; done");
+fn killed_itself_it_leaves_the_command_running_and_its_output_passing() {
+    let mut run =
+        Running::start("echo $$; i=0; while [ $i -lt 50 ]; do echo alive $i; sleep 0.02; i=$((i+1)); done; echo done");
     let pid: u32 = run.line().parse().expect("a number");
+    assert_eq!(run.line(), "alive 0");
     kill("-KILL", run.child.id());
     assert_eq!(run.status().signal(), Some(9));
+    // More than a pipe holds at its end, and each line of it.
+    for i in 1..50 {
+        assert_eq!(run.line(), format!("alive {i}"));
+    }
+    assert_eq!((run.line(), run.line()), ("done".to_owned(), String::new()));
     let lives = || Command::new("kill").args(["-0", &pid.to_string()]).stderr(Stdio::null()).status();
-    eventually("its end", || !lives().expect("kill runs").success());
+    eventually("its own end", || !lives().expect("kill runs").success());
 }
 
 #[test]
-fn what_a_command_leaves_behind_does_not_hold_it_up() {
+fn killed_with_its_group_or_by_the_terminal_s_signals_it_leaves_the_output_passing() {
+    for signal in ["-KILL", "-TERM", "-INT", "-HUP"] {
+        // The command ignores what a relay must not die of either.
+        let script = "trap '' TERM INT HUP; echo ready; sleep 0.5; echo late; echo later >&2";
+        let history = history();
+        let mut command = watch(&history, &[], &["setsid", "sh", "-c", script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().expect("headroom runs");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("text");
+        let group = format!("-{}", child.id());
+        assert!(Command::new("kill").args([signal, "--", &group]).status().expect("kill runs").success());
+        let (mut out, mut err) = (String::new(), String::new());
+        stdout.read_to_string(&mut out).expect("text");
+        child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+        assert_eq!((&*line, &*out, &*err), ("ready\n", "late\n", "later\n"), "{signal}");
+        child.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_daemon_that_a_command_leaves_behind_does_not_hold_it_up() {
     let start = Instant::now();
-    let output = sh("sleep 60 & echo started; exit 4");
-    assert_eq!((text(&output.stdout), output.status.code()), ("started\n", Some(4)));
-    // What is left behind holds the pipe; its output would still have passed for a moment.
+    let mut run = Running::start("sleep 30 & echo started; exit 4");
+    assert_eq!((&*run.line(), run.status().code()), ("started", Some(4)));
+    // What is left behind holds the pipe; its output would still have been read for a while.
     assert!(start.elapsed() < DEADLINE / 2, "{:?}", start.elapsed());
-    let output = sh("(sleep 0.1; echo late) & echo early");
-    assert_eq!(text(&output.stdout), "early\nlate\n");
+}
+
+#[test]
+fn what_a_launcher_leaves_running_is_read_until_it_ends() {
+    let output = sh("(sleep 2; echo late) & echo early; exit 3");
+    assert_eq!((text(&output.stdout), output.status.code()), ("early\nlate\n", Some(3)));
+    let output = sh("(for i in 1 2 3 4 5 6 7; do sleep 1; echo $i; done) & exit 0");
+    assert_eq!((text(&output.stdout), output.status.code()), ("1\n2\n3\n4\n5\n6\n7\n", Some(0)));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_what_a_command_left_and_not_its_output() {
+    let mut run = Running::start("(sleep 4; echo late) & echo early");
+    assert_eq!(run.line(), "early");
+    thread::sleep(Duration::from_millis(1500));
+    kill("-INT", run.child.id());
+    assert_eq!(run.status().signal(), Some(2), "the command has ended, and the signal is for the watcher");
+    assert_eq!(run.line(), "late");
 }
 
 #[test]

@@ -90,6 +90,42 @@ fn a_recorded_run_is_kept() {
     assert_eq!(count(|what| matches!(what, What::RunCheckpoint { .. })), 2);
 }
 
+/// The CSV of the only run.
+fn exported(history: &TempDir) -> Vec<String> {
+    let [run] = &runs(history)[..] else { panic!("one run") };
+    let mut export = Command::new(headroom());
+    export.args(["runs", "export", &run.id, "--data-dir"]).arg(history.path());
+    let output = export.output().expect("headroom runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_printed_iteration_is_kept_however_fast_it_comes() {
+    const N: usize = 100_000;
+    let history = folder();
+    let script = format!(
+        "i=0; while [ $i -lt 5 ]; do echo \"iter $i: loss 4.5, time 1.00ms, mfu 1.00%\"; i=$((i+1)); done; \
+         seq 5 {} | sed 's/.*/iter &: loss &.25, time 2.00ms, mfu 1.00%/'",
+        N - 1
+    );
+    let status = watch(&history, None, &[], &["sh", "-c", &script]).stdout(Stdio::null()).status();
+    assert!(status.expect("headroom runs").success());
+    let rows = exported(&history);
+    let iters = rows.iter().filter_map(|row| row.strip_prefix("iteration,")?.split(',').nth(1)?.parse::<usize>().ok());
+    assert!(iters.eq(0..N), "{} rows of {N}", rows.len());
+    assert!(!rows.iter().any(|row| row.starts_with("left_out")));
+    // What viewers are told is thinned, and has the extremes.
+    let told: Vec<_> = events(&history)
+        .into_iter()
+        .filter_map(|what| if let What::RunIteration(it) = what { Some(it) } else { None })
+        .collect();
+    assert!(told.len() < 1000, "{}", told.len());
+    for loss in [4.5, N as f64 - 0.75] {
+        assert!(told.iter().any(|it| it.loss == Some(loss)), "{loss}");
+    }
+}
+
 #[test]
 fn killed_at_every_stage_it_is_kept_as_far_as_it_came() {
     let whole = std::fs::read_to_string(log()).expect("the log");

@@ -65,6 +65,7 @@ fn a_plan_comes_of_it(settings: Settings, options: &Options, number: u32) {
     check_problems(&resolved.settings);
     assert!(resolved.findings.len() <= MAX_FINDINGS, "{:?}", resolved.findings);
     let refused = resolved.findings.iter().any(|finding| finding.severity == Severity::Error);
+    let refused = refused || !resolved.settings.is_complete();
     assert_eq!(resolved.request.is_none(), refused, "{:?}", resolved.findings);
     let Some(request) = resolved.request.filter(|request| is_quick(request) && number.is_multiple_of(TEXTS_PER_PLAN))
     else {

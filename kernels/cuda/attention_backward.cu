@@ -72,7 +72,8 @@ DEVICE float row_of(Head head, u32 which, u32 query) {
 // Begins to copy rows of queries and dout, or of keys and values.
 template <u32 WIDTH, u32 ROWS, bool KEYS>
 DEVICE void copy_pair(bf16 (&to)[2][ROWS * WIDTH], Head head, u32 first) {
-    const u64 stride = static_cast<u64>(head.c) * 3;
+    // 32 bits hold it. Heads of 64 channels take all registers that there are, and lack the one of a wider stride.
+    const u64 stride = WIDTH == 64 ? head.c * 3 : static_cast<u64>(head.c) * 3;
     if (KEYS) {
         copy_rows<WIDTH, ROWS, THREADS>(to[0], head.qkv + head.c, stride, first, head.t, head.hs);
         copy_rows<WIDTH, ROWS, THREADS>(to[1], head.qkv + 2 * head.c, stride, first, head.t, head.hs);

@@ -20,6 +20,7 @@ mod device;
 pub mod driver;
 mod element;
 mod error;
+mod interface;
 mod launch;
 pub mod libraries;
 mod memory;

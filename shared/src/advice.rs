@@ -4,14 +4,18 @@
 //! The same training comes first, then time, then what is left on the card. Nothing here is a rule of thumb: a change
 //! is applied to what the person gave, resolved and planned like any other question.
 
+mod batch;
 mod change;
+mod code;
 mod fix;
 mod patch;
 mod search;
 #[cfg(test)]
 mod tests;
 
+pub use batch::{BatchSizes, Gap};
 pub use change::{Change, Switch};
+pub use code::{CodeChange, changed_files, changes_text, needs_text, patch_of};
 pub use fix::{Effect, Fix, Kind};
 pub use patch::ByHand;
 
@@ -34,8 +38,8 @@ const NOTEWORTHY: u64 = 100;
 pub struct Advice {
     /// Changes, best first. Those that do not suffice alone come last; empty where the run fits.
     pub fixes: Vec<Fix>,
-    /// The largest micro-batch that fits with everything else unchanged; `None` where not even one sequence does.
-    pub largest_batch_size: Option<u64>,
+    /// How large a micro-batch fits with everything else unchanged, whatever the run has now.
+    pub batch_sizes: BatchSizes,
     /// The smallest card of the table on which the run fits unchanged, where no change that keeps the model makes it fit.
     pub smallest_card: Option<&'static Device>,
 }
@@ -52,7 +56,7 @@ impl Advice {
 #[must_use]
 pub fn advise(settings: &Settings, options: &Options, before: &Plan) -> Advice {
     let adviser = Adviser { settings, options, before };
-    let mut advice = Advice { largest_batch_size: adviser.largest_batch_size(), ..Advice::default() };
+    let mut advice = Advice { batch_sizes: adviser.batch_sizes(), ..Advice::default() };
     if before.fits {
         return advice;
     }

@@ -24,6 +24,7 @@ mod datacenter;
 mod find;
 mod geforce;
 mod geforce_recent;
+mod popularity;
 mod professional;
 mod row;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod tests;
 
 pub use capability::{ComputeCapability, ParseComputeCapabilityError};
 pub use find::{UnknownDevice, find, reported};
+pub use popularity::{Segment, by_popularity};
 pub use row::ESTIMATE_RULE;
 
 /// How far `total_bytes` of one card was seen to move between drivers, in percent of it, either way.

@@ -5,13 +5,20 @@
 //! that change no figure: a link is posted in forums. Every other value does. A key a reader does not know is kept and
 //! named, so that an old page opens a new link and says what it left out.
 //!
+//! A value that could not be read is `unknown`, and a config file that was not read is executed by its name in `config=`: a
+//! link to a run without a plan has none either.
+//!
 //! And `config=`, a whole text as a person would paste it, which is how a page that embeds the calculator hands over what
 //! its author wrote, and the rig's page what a run printed. The link's other keys override it.
 
 use crate::{
     memory::message::TorchVersion,
-    nanogpt::{PastedKind, Settings, Source, Value, defaults, from_pasted_text, is_name, read},
+    nanogpt::{
+        PastedKind, Problem, Settings, Source, UNREADABLE, Value, defaults, executed_line, from_pasted_text, is_name,
+        read,
+    },
     session::{Options, SHAKESPEARE_CHAR},
+    text::{self, Text},
     train_config::{Attention, CrossEntropy, Optimizer},
     units::parse_size,
 };
@@ -27,6 +34,9 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// Keys that say where a run writes and what it is called, and nothing of what it takes.
 const PRIVATE_KEYS: [&str; 4] = ["out_dir", "wandb_log", "wandb_project", "wandb_run_name"];
+
+/// A text in which nothing is found either, in the place of one that does not travel.
+const NOTHING: &str = "?";
 
 /// What a link calls the options. A fork's key of the same name stays out: it would be read as the option.
 const OPTIONS: [&str; 15] = [
@@ -84,13 +94,24 @@ impl Link {
 pub fn encode(settings: &Settings, options: &Options) -> String {
     let mut fragment = VERSION.to_string();
     let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
+    let is_unreadable = |name: &str| settings.unreadable().any(|unreadable| unreadable == name);
     let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, settings.values.get(key.name)?)));
     let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
     let all = known.chain(unknown).filter(|(name, setting)| travels(settings, name, &setting.value));
+    let all = all.filter(|(name, _)| !is_unreadable(name));
+    // Without these the link would be of another run, and have a plan. Of a path only the file's name travels.
+    let names = settings.unread.iter().map(|path| path.rsplit(['/', '\\']).next().unwrap_or_default());
+    let unread: String = names.map(executed_line).collect();
+    match settings.found_nothing() {
+        true => push("config", NOTHING),
+        false if !unread.is_empty() => push("config", &unread),
+        false => {}
+    }
+    settings.unreadable().for_each(|key| push(key, UNREADABLE));
     for (name, setting) in all {
         match &setting.value {
             // Strings go without quotes where that reads back as the same string.
-            Value::Str(text) if !text.is_empty() && plain(text) => push(name, text),
+            Value::Str(text) if plain(text) && takes_string(name) => push(name, text),
             value => push(name, &value.to_string()),
         }
     }
@@ -153,6 +174,11 @@ fn encode_options(options: &Options, push: &mut impl FnMut(&str, &str)) {
     }
 }
 
+/// Whether a key takes a string, as all keys of forks may; only such a string goes without its quotes.
+fn takes_string(key: &str) -> bool {
+    defaults::find(key).is_none_or(|known| known.default.type_name() == "str")
+}
+
 /// Whether a string reads back as itself without quotes: no number, name of Python's or anything else that evaluates.
 fn plain(text: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
@@ -163,11 +189,14 @@ fn plain(text: &str) -> bool {
 /// Reads a fragment, with or without its `#`. Nothing fails: what is not understood is named in the result.
 #[must_use]
 pub fn decode(fragment: &str) -> Link {
-    decode_within(fragment, true)
+    decode_within(fragment, 0)
 }
 
-/// Reads a fragment; `takes_text` is whether it may hold a whole text, which a link inside a link may not.
-fn decode_within(fragment: &str, takes_text: bool) -> Link {
+/// Links inside each other that are read: a page that embeds the calculator hands over a link, and that may name a config.
+const MAX_DEPTH: u32 = 2;
+
+/// Reads a fragment; `depth` is the number of links around it.
+fn decode_within(fragment: &str, depth: u32) -> Link {
     let mut link = Link::default();
     let fragment = fragment.strip_prefix('#').unwrap_or(fragment);
     if fragment.len() > MAX_LINK_BYTES {
@@ -186,9 +215,9 @@ fn decode_within(fragment: &str, takes_text: bool) -> Link {
             (part, percent_decode(key), percent_decode(value))
         })
         .collect();
-    let is_text = |key: &str| takes_text && key == "config";
+    let is_text = |key: &str| depth < MAX_DEPTH && key == "config";
     if let Some((.., text)) = parts.iter().rev().find(|(_, key, _)| is_text(key)) {
-        link = of_text(text);
+        link = of_text(text, depth + 1);
     }
     link.later_version = later.max(link.later_version);
     let mut keys = String::new();
@@ -200,6 +229,10 @@ fn decode_within(fragment: &str, takes_text: bool) -> Link {
         };
         if !is_understood {
             link.unknown.push(shortened(part));
+            // Left out, it would be planned as nanoGPT's default, which is another run.
+            if defaults::decides_memory(key) {
+                keys.push_str(&format!("{key} = {UNREADABLE}\n"));
+            }
         }
     }
     if !keys.is_empty() {
@@ -209,11 +242,11 @@ fn decode_within(fragment: &str, takes_text: bool) -> Link {
 }
 
 /// What a whole text says: a link, or what a person pastes.
-fn of_text(text: &str) -> Link {
+fn of_text(text: &str, depth: u32) -> Link {
     let digits = text.trim_start().trim_start_matches('#');
     let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
-    if after.len() < digits.len() && (after.is_empty() || after.starts_with('&')) {
-        return decode_within(digits.trim_end(), false);
+    if depth < MAX_DEPTH && after.len() < digits.len() && (after.is_empty() || after.starts_with('&')) {
+        return decode_within(digits.trim_end(), depth);
     }
     let world_size = from_pasted_text("config", text).world_size;
     let mut options = Options::default();
@@ -228,7 +261,7 @@ fn as_config(text: &str) -> String {
     match pasted.kind {
         PastedKind::Config if text.is_empty() || text.ends_with('\n') => text.to_owned(),
         PastedKind::Config => format!("{text}\n"),
-        PastedKind::Command | PastedKind::Log => pasted.read().to_config(),
+        PastedKind::Command | PastedKind::Log | PastedKind::Words => pasted.read().to_config(),
     }
 }
 
@@ -245,7 +278,8 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
     if !is_name(key) || value.contains(['\n', '\r']) {
         return false;
     }
-    let mut value = if plain(value) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
+    let mut value =
+        if plain(value) && takes_string(key) { Value::Str(value.to_owned()).to_string() } else { value.to_owned() };
     let line = format!("{key} = {value}\n");
     // What could not be evaluated is written as it was understood, up to a semicolon: that has to stand by itself too.
     for _ in 0..2 {
@@ -254,7 +288,11 @@ fn read_key(config: &mut String, key: &str, value: &str) -> bool {
         let read = read(&[Source::File { name: String::new(), text }]);
         let set = read.values.iter().chain(read.unknown.iter()).map(|(name, _)| name);
         let names = set.chain(read.unevaluated.iter().map(|(name, _)| name)).filter(|name| *name != NEXT_LINE);
-        if !read.unknown.contains_key(NEXT_LINE) || !names.eq([key]) {
+        let is_broken = |problem: &Problem| {
+            problem.message.is(&text::line_left_out("")) || problem.message == Text::from(text::NEVER_CLOSED)
+        };
+        let is_broken = read.problems.as_slice().iter().any(is_broken);
+        if !read.unknown.contains_key(NEXT_LINE) || !names.eq([key]) || is_broken {
             return false;
         }
         match read.values.get(key).or_else(|| read.unknown.get(key)).map(|setting| &setting.value) {

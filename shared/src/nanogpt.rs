@@ -4,6 +4,7 @@
 //! nanoGPT runs a config as Python. This reads the part of Python that configs use and says, with file, line and
 //! column, what it did not evaluate; nothing is skipped silently and no input fails. It opens no file.
 
+mod below;
 mod command_line;
 pub mod defaults;
 mod eval;
@@ -19,17 +20,22 @@ mod problem;
 mod properties;
 mod settings;
 mod statement;
+pub mod stock;
 mod value;
+mod words;
 
 use serde::Serialize;
 
 use crate::text::{self, Key};
 
+pub use below::with_file_below;
 pub use names::Names;
 pub(crate) use parser::is_name;
 pub use pasted::{Pasted, PastedKind, from_pasted_text};
 pub use patch::patch;
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
+pub(crate) use settings::UNREADABLE;
+pub use settings::executed_line;
 pub use settings::{Origin, Setting, Settings, Span};
 pub use value::Value;
 
@@ -48,7 +54,7 @@ pub enum Source {
         /// All of it.
         text: String,
     },
-    /// A config file that is named and whose text is not at hand.
+    /// A config file that is named and whose text is missing: a stock config of nanoGPT's, or one that was not read.
     Named {
         /// As given on the command line.
         name: String,
@@ -86,10 +92,35 @@ pub fn read(sources: &[Source]) -> Settings {
         match source {
             Source::File { text, .. } => statement::read_file(text, i, &mut settings),
             Source::Override { text } => command_line::read_override(text, i, &mut settings),
-            Source::Named { .. } => {
-                settings.problems.push(whole(text::CONFIG_NOT_HERE, Some(text::PASTE_IT_TOO)));
-            }
+            Source::Named { name } => match stock::find(name) {
+                Some(stock) => {
+                    statement::read_stock(&stock.text(), i, &mut settings);
+                    settings.problems.push(Problem { severity: Severity::Note, ..whole(text::STOCK_CONFIG, None) });
+                }
+                None => {
+                    settings.unread.push(shortened(name));
+                    settings.problems.push(whole(text::CONFIG_NOT_READ, Some(text::OPEN_OR_PASTE_IT)));
+                }
+            },
         }
+    }
+    let file = |source: &Source| match source {
+        Source::File { name, .. } => Some(shortened(name)),
+        _ => None,
+    };
+    let files: Vec<String> = sources.iter().filter_map(file).collect();
+    // Prose is a fault of syntax, or an expression that nobody evaluates.
+    let is_prose = |problem: &Problem| match problem.severity {
+        Severity::Error => true,
+        Severity::Warning => problem.message.is(&text::not_evaluated("")),
+        Severity::Note => false,
+    };
+    let mut prose = settings.problems.as_slice().iter().filter(|problem| is_prose(problem));
+    let prose = prose.find(|problem| files.contains(&problem.source)).map(|problem| problem.source.clone());
+    if let Some(source) = prose.filter(|_| settings.sets_nothing() && settings.unread.is_empty()) {
+        settings.found_nothing = true;
+        let (severity, message) = (Severity::Error, text::NO_SETTINGS_FOUND.into());
+        settings.problems.push(Problem { severity, source, line: 0, column: 0, message, hint: None });
     }
     if sources.len() > MAX_SOURCES {
         let message = text::too_many_sources(MAX_SOURCES, sources.len());

@@ -2,6 +2,7 @@
 //!
 //! `parse` finds the message in a traceback or a log and reads its figures; it knows no config and explains nothing.
 
+mod cause;
 pub mod diagnosis;
 mod explain;
 mod figures;
@@ -17,6 +18,7 @@ mod scan;
 mod tests;
 mod words;
 
+pub use cause::Cause;
 pub use diagnosis::{Diagnosis, diagnose, diagnose_run};
 pub use explain::{Agreement, Arithmetic, Explanation, Match, card_of, explain};
 pub use message::{Era, Kind, Message, NotOom, Note, Operation, OtherProcess, Phase, PhaseHint, Report, Size};

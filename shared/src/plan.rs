@@ -194,6 +194,41 @@ pub fn fits(request: &Request) -> bool {
         .is_ok_and(|program| simulate(&program, request.segments, request.capacity_bytes()).failure.is_none())
 }
 
+/// How a run comes out on its card, for comparing many: [`plan`]'s answer for half its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// Whether it gets through.
+    pub fits: bool,
+    /// Whether it gets through at the upper end of the estimates too.
+    pub is_certain: bool,
+    /// Whether tensors alone are more than the card has, however they lie.
+    pub is_beyond: bool,
+    /// What the card has left at the peak; 0 where the run does not fit.
+    pub headroom_bytes: i64,
+}
+
+impl Outlook {
+    /// A run that no card could hold.
+    pub const BEYOND: Self = Self { fits: false, is_certain: false, is_beyond: true, headroom_bytes: 0 };
+}
+
+/// How a run comes out.
+#[must_use]
+pub fn outlook(request: &Request) -> Outlook {
+    let Ok(program) = request.program() else { return Outlook::BEYOND };
+    let capacity = request.capacity_bytes();
+    let outcome = simulate(&program, request.segments, capacity);
+    if let Some(failure) = &outcome.failure {
+        let needed = failure.allocated_bytes.saturating_add(failure.request.requested_bytes);
+        return Outlook { is_beyond: needed > capacity, ..Outlook::BEYOND };
+    }
+    let total = request.device.total_bytes;
+    let used = request.outside_bytes().saturating_add(outcome.max_reserved_bytes);
+    let [_, high] = Basis::of(request, &outcome).band_bytes;
+    let headroom_bytes = signed_difference(total, used);
+    Outlook { fits: true, is_certain: high <= total, is_beyond: false, headroom_bytes }
+}
+
 impl Request {
     fn program(&self) -> Result<Program, PlanError> {
         let card = Card {

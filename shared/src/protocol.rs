@@ -6,7 +6,8 @@
 //! age can say why. Then everything is for all viewers alike and is encoded once: telemetry, which a slow viewer loses
 //! from its old end and is told of, and events, which nobody loses.
 //!
-//! Times are milliseconds since 1970 by the agent's clock. Golden JSON of every message is in `tests/golden/protocol`.
+//! Times are milliseconds since 1970 by the agent's clock. Those of live telemetry rise, and go back only where that
+//! clock was set back. Golden JSON of every message is in `tests/golden/protocol`.
 
 pub mod alert;
 pub mod client;

@@ -137,7 +137,7 @@ pub struct Resolved {
     pub findings: Vec<Finding>,
     /// nanoGPT's keys after overrides, as the run would have them.
     pub config: Map<String, Json>,
-    /// What to plan; `None` where a finding is an error.
+    /// What to plan; `None` where a finding is an error, or where the settings are not complete.
     pub request: Option<Request>,
 }
 
@@ -196,7 +196,9 @@ pub fn resolve_settings(settings: Settings, options: &Options) -> Resolved {
         _ => None,
     };
     let blocked = resolver.findings.iter().any(|finding| finding.severity == Severity::Error);
-    Resolved { settings: resolver.settings, findings: resolver.findings, config, request: request.filter(|_| !blocked) }
+    // A value that is not known would be planned as nanoGPT's default, which is another run.
+    let request = request.filter(|_| !blocked && resolver.settings.is_complete());
+    Resolved { settings: resolver.settings, findings: resolver.findings, config, request }
 }
 
 struct Resolver {
@@ -215,7 +217,8 @@ impl Resolver {
     fn place(&self, key: &str) -> Option<Place> {
         let origin = self.settings.values.get(key)?.origin;
         let source = self.settings.source_name(&origin);
-        let is_file = !source.starts_with("--");
+        // A stock config has no lines that anybody could look at.
+        let is_file = !source.starts_with("--") && origin.line > 0;
         is_file.then(|| Place { source: source.to_owned(), line: origin.line, column: origin.column })
     }
 

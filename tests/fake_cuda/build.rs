@@ -5,6 +5,6 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     if std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|system| system == "linux") {
-        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so");
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
     }
 }

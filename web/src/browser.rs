@@ -30,9 +30,12 @@ pub fn replace_fragment(fragment: &str) {
     drop(history.replace_state_with_url(&JsValue::NULL, "", Some(&format!("{path}#{fragment}"))));
 }
 
-/// Gives a link a fragment.
-pub fn link_with(selector: &str, fragment: &str) {
-    if let Ok(Some(link)) = document().query_selector(selector) {
+/// Gives the head's links to other pages the run, as a fragment.
+pub fn carry_run(fragment: &str) {
+    let Ok(Some(pages)) = document().query_selector(".header__pages") else { return };
+    let links = pages.children();
+    for link in (0..links.length()).filter_map(|index| links.item(index)).filter(|link| link.has_attribute("data-run"))
+    {
         let href = link.get_attribute("href").unwrap_or_default();
         let page = href.split('#').next().unwrap_or_default();
         drop(link.set_attribute("href", &format!("{page}#{fragment}")));
@@ -121,6 +124,22 @@ const MESSAGE_KEY: &str = "headroom.message";
 const CONFIG_KEY: &str = "headroom.config";
 const DEMO_KEY: &str = "headroom.demo";
 const TEXT_OF_KEY: &str = "headroom.text_of";
+const GPU_KEY: &str = "headroom.gpu";
+
+/// Keeps the GPU that a person chose, for later visits on this device.
+pub fn keep_gpu(name: &str) {
+    let _ = local_storage().map(|storage| storage.set_item(GPU_KEY, name));
+}
+
+/// The GPU that was chosen on this device, if one was.
+pub fn kept_gpu() -> Option<String> {
+    local_storage()?.get_item(GPU_KEY).ok()?
+}
+
+/// The fragment of the run that was last shown in this window, empty where there was none.
+pub fn kept_run() -> String {
+    session_storage().and_then(|storage| storage.get_item(TEXT_OF_KEY).ok()?).unwrap_or_default()
+}
 
 /// The theme that was chosen, if one was: "light" or "dark".
 pub fn kept_theme() -> Option<String> {
@@ -147,6 +166,8 @@ pub fn set_theme(theme: Option<&str>) {
 /// Keeps a text for a reload of the fragment it was made of.
 pub fn keep_text(fragment: &str, text: &str) {
     if let Some(storage) = session_storage() {
+        // A text that does not fit into the storage leaves none behind, rather than another's.
+        let _ = storage.remove_item(TEXT_KEY);
         let _ = storage.set_item(TEXT_OF_KEY, fragment);
         let _ = storage.set_item(TEXT_KEY, text);
     }

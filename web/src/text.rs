@@ -73,6 +73,7 @@ pub fn read_as(kind: PastedKind, n_keys: usize) -> Text {
         PastedKind::Config => reads_config(n_keys),
         PastedKind::Command => reads_command(n_keys),
         PastedKind::Log => reads_log(n_keys),
+        PastedKind::Words => reads_words(n_keys),
     }
 }
 

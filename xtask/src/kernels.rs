@@ -31,6 +31,9 @@ use usage::Usage;
 
 /// What PTX is assembled for: A100, GeForce 30, GeForce 40, H100 and H200, GeForce 50.
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
+/// What the newest assembler, a driver's, assembles it for besides: H100 and H200, B200, Jetson Thor, GeForce 50. There
+/// nothing may be spilled either; the bounds of registers are of the pinned one.
+const NEWEST_ARCHITECTURES: [&str; 4] = ["sm_90", "sm_100", "sm_110", "sm_120"];
 /// Every kernel includes it, and nothing else.
 const HEADER: &str = "device.cuh";
 const FIX: &str = "`cargo xtask kernels` makes them anew; commit kernels/ptx and kernels/cuda/registers.txt with the \
@@ -47,6 +50,8 @@ struct Built {
     op: String,
     ptx: String,
     entries: BTreeMap<String, Usages>,
+    /// The same by the newest assembler, which the manifest leaves out.
+    newest: BTreeMap<String, Usages>,
     /// What the assembler warned of.
     warnings: Vec<String>,
 }
@@ -148,7 +153,10 @@ fn judge(findings: &[String], hint: &str) -> Result<()> {
 fn build_all(shell: &Shell, compilers: &Compilers, folders: &Folders, sources: &Sources) -> Result<Vec<Built>> {
     let scratch = shell.target.join("xtask").join("kernels");
     files::remake(&scratch)?;
-    let what = format!("compile {} kernels, and assemble them for {}", sources.ops().len(), ARCHITECTURES.join(", "));
+    let (n_ops, architectures, newest) =
+        (sources.ops().len(), ARCHITECTURES.join(", "), NEWEST_ARCHITECTURES.join(", "));
+    let what =
+        format!("compile {n_ops} kernels, and assemble them for {architectures}, and as newest drivers for {newest}");
     step(&what, "what they take is seen there", || {
         let next = AtomicUsize::new(0);
         let (sender, done) = mpsc::channel();

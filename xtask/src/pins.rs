@@ -125,8 +125,18 @@ pub const PTXAS: Pin = Pin {
     why: "assembles them for every architecture, to see what they take",
 };
 
+/// The newest assembler, as drivers from 580 on have one of its kind: what fits the registers of one release may spill
+/// with another. Of what it depends on nothing is needed to assemble. Stands in xtask/nvrtc.txt too.
+pub const PTXAS_NEWEST: Pin = Pin {
+    package: "nvidia-cuda-nvcc",
+    version: "13.5.37",
+    brings: "ptxas",
+    source: Source::Pip,
+    why: "assembles them as newer drivers do, to see that nothing is spilled",
+};
+
 /// All of them, for `cargo xtask help`.
-pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, ZIG, NVRTC, PTXAS];
+pub const ALL: &[Pin] = &[TRUNK, WASM_BINDGEN, BINARYEN, ESBUILD, AXE, MDBOOK, MKDOCS, ZIG, NVRTC, PTXAS, PTXAS_NEWEST];
 
 impl Pin {
     /// The version as the program prints it: binaryen counts only majors.
@@ -190,6 +200,7 @@ mod tests {
             (ZIG, "xtask/zig.txt"),
             (NVRTC, "xtask/nvrtc.txt"),
             (PTXAS, "xtask/nvrtc.txt"),
+            (PTXAS_NEWEST, "xtask/nvrtc.txt"),
         ] {
             let list = std::fs::read_to_string(root.join(list)).expect("a list");
             let lines: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();

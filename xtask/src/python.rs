@@ -49,7 +49,9 @@ pub fn ensure(shell: &Shell, pin: Pin, list: &Path) -> Result<Option<Environment
     step(&format!("install {} {}", pin.package, pin.version), pin.why, || {
         let folder = folder.display().to_string();
         shell.cmd(*python).args(["-m", "venv", &folder]).run("does this Python have venv?")?;
-        let quiet = ["--quiet", "--disable-pip-version-check", "--no-input"];
+        // A list names everything that is needed, and nothing else comes in: not the 100 MB of a compiler that an
+        // assembler's package asks for.
+        let quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"];
         let command = shell.cmd(environment.python().into_os_string()).args(["-m", "pip", "install"]).args(quiet);
         command.args(["--requirement", &list.display().to_string()]).run(tools::OFFLINE_HINT)
     })?;

@@ -43,7 +43,8 @@ impl Level {
 
     /// Takes a value.
     pub fn step(&mut self, value: f64, bound: f64, margin: f64, time_ms: u64) -> Option<Edge> {
-        if time_ms.saturating_sub(self.told_ms) > HOLE_MS {
+        // So does a clock that was set back.
+        if time_ms < self.told_ms || time_ms - self.told_ms > HOLE_MS {
             self.other_since_ms = None;
         }
         self.told_ms = time_ms;
@@ -104,6 +105,10 @@ mod tests {
         assert_eq!(step(60_000), None, "what was between is not known");
         assert_eq!([62_000, 63_000].map(&mut step), [None, Some(Edge::On)]);
         assert!(!level.is_rising(), "it is on");
+        level = Level::default();
+        let mut step = |time_ms| level.step(90.0, 80.0, 3.0, time_ms);
+        assert_eq!([900_000, 901_000, 0, 1000].map(&mut step), [None; 4], "the clock was set back");
+        assert_eq!([2000, 3000].map(&mut step), [None, Some(Edge::On)]);
         level = Level::default();
         level.step(90.0, 80.0, 3.0, 0);
         assert!(level.is_rising());

@@ -11,7 +11,7 @@ use headroom_shared::protocol::{
     run::{Cause, Iteration, Run, RunStatus},
 };
 
-use super::{Alerts, Observed, Raised};
+use super::{Alerts, Observed, Raised, Step};
 
 const HOT: Alert = Alert::TemperatureAbove { celsius: 85 };
 const FULL: Alert = Alert::MemoryAbove { percent: 90 };
@@ -292,6 +292,28 @@ fn runs_that_were_quiet_or_failed_before_stay_so_until_something_is_known() {
     assert_eq!(alerts.set(&[QUIET]), [over(Alert::RunFailed)]);
     let (_, raised) = restored(&rules, &[failed], &[run(RunStatus::Running)]);
     assert_eq!(raised, [over(Alert::RunFailed)], "it was taken for lost, and is there");
+}
+
+#[test]
+fn a_clock_that_is_set_makes_no_run_quiet() {
+    let year_ms = 365 * 24 * 60 * MINUTE_MS;
+    let of_run = |what| Raised { run: Some("r".to_owned()), what };
+    let on = |minutes| of_run(What::Alert { alert: QUIET, gpu: None, value: Some(minutes), status: None });
+    let mut alerts = alerts(&[QUIET]);
+    alerts.event(&iteration(MINUTE_MS));
+    let set = Step { from_ms: 2 * MINUTE_MS, to_ms: year_ms };
+    alerts.observe(&Observed::ClockSet(set));
+    assert_eq!(alerts.tick(year_ms), []);
+    assert_eq!(alerts.tick(year_ms + 8 * MINUTE_MS), []);
+    assert_eq!(alerts.tick(year_ms + 9 * MINUTE_MS), [on(10.0)], "ten minutes after the iteration");
+    assert_eq!(
+        alerts.event(&iteration(year_ms + 10 * MINUTE_MS)),
+        [of_run(What::AlertOver { alert: QUIET, gpu: None })]
+    );
+    // Back: the progress was told by a clock that is ahead by a year.
+    alerts.observe(&Observed::ClockSet(Step { from_ms: year_ms + 11 * MINUTE_MS, to_ms: 12 * MINUTE_MS }));
+    assert_eq!(alerts.tick(12 * MINUTE_MS), []);
+    assert_eq!(alerts.tick(22 * MINUTE_MS), [on(10.0)]);
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::{
     ffi::OsString,
     io,
     path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use serde::Serialize;
+use signal_hook::{consts::TERM_SIGNALS, flag};
 
 use super::{
     Exit,
@@ -121,7 +123,8 @@ Tokenises a text: writes train.bin and val.bin of 16-bit tokens, and for charact
 meta.pkl, as nanoGPT's prepare.py does. nanoGPT and `headroom train` read them.",
     usage: &["headroom data prepare FILE|builtin --out FOLDER [OPTIONS]"],
     arguments: "\
-  FILE     UTF-8 text; the first nine tenths of its characters are for training
+  FILE     UTF-8 text; the first nine tenths of its characters are for training;
+           a file of any size, or a pipe of up to 1 GiB
   builtin  4 MB of small stories with names and sums that come with headroom",
     options: || shown(FLAGS),
     words: Words::Files,
@@ -143,6 +146,7 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     let missing = |what| UsageError::Missing { command: PREPARE.name, what };
     let file = request.file.ok_or_else(|| missing("FILE, or builtin"))?;
     let out = request.out.ok_or_else(|| missing("--out FOLDER"))?;
+    obey_interrupts();
     let source = source(&file)?;
     let prepared = prepare(&source, request.kind, &out, request.force)?;
     let document = document(&prepared, request.kind, &out);
@@ -153,6 +157,14 @@ fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     }
     print::note(&said(&document));
     Ok(Exit::Success)
+}
+
+/// Lets Ctrl-C end the program also where a script started it to ignore that: a pipe may have no end.
+fn obey_interrupts() {
+    for &signal in TERM_SIGNALS {
+        // Where the system refuses a handler, the signal does what it did before.
+        let _ = flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)));
+    }
 }
 
 fn source(file: &OsString) -> Result<Source, Error> {

@@ -54,7 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         return COMMAND.print_help();
     }
     let text = read_text(request.text.as_deref().unwrap_or(OsStr::new("-")))?;
-    let sources = plan::sources(&request.given)?;
+    let sources = plan::sources_or_stock(&request.given)?;
     let diagnosis = diagnose(&text, &sources, &request.options, request.names_gpu);
     // A config that was given and cannot be meant is told before anything is made of it; one in the text may be half there.
     if let Some(resolved) = diagnosis.resolved.as_ref().filter(|_| !sources.is_empty()) {
@@ -128,7 +128,12 @@ fn report(diagnosis: &Diagnosis, style: &Style) -> String {
     parts.extend(matches(diagnosis, style));
     parts.extend(arithmetic(diagnosis, style));
     match &diagnosis.explanation.plan {
-        Some(plan) => parts.extend(fixes::fixes(plan, &diagnosis.advice, style)),
+        Some(plan) => {
+            if diagnosis.advises_another_run() {
+                parts.push(style.wrapped(text::english().word(text::FIXES_OF_THE_PLAN), 0));
+            }
+            parts.extend(fixes::fixes(plan, &diagnosis.advice, style));
+        }
         None if diagnosis.message().is_some_and(|message| message.kind == Kind::Pytorch) => {
             parts.push(style.wrapped("With the config (--config CONFIG.py --key=value …) Headroom says which tensor it was, and what to change.", 0));
         }

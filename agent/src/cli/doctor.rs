@@ -167,7 +167,7 @@ fn look(request: &Request) -> Result<Findings, Error> {
                 slow_moments += usize::from(findings.driver != DriverState::Starting);
                 findings.slow = Some(slow);
             }
-            Ok(Observed::CardLost(_) | Observed::CardBack(_) | Observed::Xid { .. }) => {}
+            Ok(Observed::ClockSet(_) | Observed::CardLost(_) | Observed::CardBack(_) | Observed::Xid { .. }) => {}
             Err(_) => break,
         }
     }

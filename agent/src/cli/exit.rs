@@ -5,16 +5,15 @@
 
 use std::process::ExitCode;
 
-use super::{Error, data, doctor, export, plan, runs, sample, serve, token, train};
+use super::{Error, doctor, export, plan, runs, sample, serve, token, train};
 use crate::{
-    data::dataset::DatasetError,
-    folders,
+    data::tokenizer::ReadError,
+    folders::{self, lock::LockError},
     server::access::file::FileError,
     store::{self, BackupError},
-    train::{checkpoint::CheckpointError, model::ModelError, pretrained::PretrainedError, run::RunError},
+    train::pretrained::TokenizerError,
     webhook,
 };
-use headroom_kernels::weights::LoadError;
 
 /// How a command ended; the numbers are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +34,6 @@ pub enum Exit {
 pub const USAGE: (u8, &str) = (2, "the command line or the config cannot be used");
 /// Status 3 in every help.
 pub const INPUT_OUTPUT: (u8, &str) = (3, "a file, a folder, a port or the output cannot be read, written or opened");
-/// Ctrl-C ended the work, as a shell reports it.
-pub const INTERRUPTED: u8 = 130;
-
 impl Exit {
     /// The number.
     pub const fn code(self) -> u8 {
@@ -70,7 +66,7 @@ impl Error {
             Self::Print(error) if error.is_closed_pipe() => Exit::Success,
             Self::Print(_) => Exit::InputOutput,
             Self::Plan(error) => of_plan(error),
-            Self::Data(error) => of_data(error),
+            Self::Data(error) => Exit::input_output_if(error.is_input_output()),
             Self::Doctor(error) => Exit::input_output_if(matches!(error, doctor::Error::Start(_))),
             Self::Serve(error) => of_serve(error),
             Self::Token(token::Error::Folder(error)) => of_folder(error),
@@ -94,35 +90,10 @@ fn of_plan(error: &plan::Error) -> Exit {
     }
 }
 
-fn of_data(error: &data::Error) -> Exit {
-    use data::Error::{Folder, Unreadable, Unwritable};
-    Exit::input_output_if(matches!(error, Unreadable { .. } | Unwritable { .. } | Folder { .. }))
-}
-
-fn of_dataset(error: &DatasetError) -> Exit {
-    Exit::input_output_if(matches!(error, DatasetError::NotFound { .. } | DatasetError::Unreadable { .. }))
-}
-
-fn of_checkpoint(error: &CheckpointError) -> Exit {
-    use CheckpointError::{DiskFull, Folder, NotFound, Read, Write};
-    Exit::input_output_if(matches!(
-        error,
-        NotFound { .. } | DiskFull { .. } | Write { .. } | Folder { .. } | Read { .. }
-    ))
-}
-
-fn of_pretrained(error: &PretrainedError) -> Exit {
-    match error {
-        PretrainedError::NoWeights { .. } | PretrainedError::Read { .. } => Exit::InputOutput,
-        PretrainedError::Load { error, .. } => Exit::input_output_if(matches!(**error, LoadError::Io(_))),
-        PretrainedError::Checkpoint(error) => of_checkpoint(error),
-        _ => Exit::Failure,
-    }
-}
-
 fn of_export(error: &export::Error) -> Exit {
     match error {
-        export::Error::Pretrained(error) => of_pretrained(error),
+        export::Error::Pretrained(error) => Exit::input_output_if(error.is_input_output()),
+        export::Error::Tokenizer(error) => of_tokenizer(error),
         export::Error::Write { .. } => Exit::InputOutput,
         _ => Exit::Failure,
     }
@@ -130,21 +101,31 @@ fn of_export(error: &export::Error) -> Exit {
 
 fn of_sample(error: &sample::Error) -> Exit {
     match error {
-        sample::Error::Weights(error) => of_pretrained(error),
+        sample::Error::Weights(error) => Exit::input_output_if(error.is_input_output()),
+        sample::Error::Tokenizer(error) => of_tokenizer(error),
+        sample::Error::Named(error) => of_read(error),
+        sample::Error::Prompt(_) => Exit::Usage,
+        sample::Error::Input(_) => Exit::InputOutput,
         _ => Exit::Failure,
     }
+}
+
+fn of_tokenizer(error: &TokenizerError) -> Exit {
+    match error {
+        TokenizerError::Read(error) => of_read(error),
+        TokenizerError::Repeated { .. } => Exit::Failure,
+    }
+}
+
+fn of_read(error: &ReadError) -> Exit {
+    Exit::input_output_if(matches!(error, ReadError::None(_) | ReadError::Io { .. }))
 }
 
 fn of_train(error: &train::Error) -> Exit {
     match error {
         train::Error::Config(error) => of_plan(error),
         error if error.is_usage() => Exit::Usage,
-        train::Error::Data(error) | train::Error::Run(RunError::Data(error)) => of_dataset(error),
-        train::Error::Prepare(error) => of_data(error),
-        train::Error::Checkpoint(error) | train::Error::Run(RunError::Checkpoint { error, .. }) => of_checkpoint(error),
-        train::Error::Weights(error) | train::Error::Model(ModelError::Weights(error)) => of_pretrained(error),
-        train::Error::Model(ModelError::NoWeights { .. }) | train::Error::Signal(_) => Exit::InputOutput,
-        _ => Exit::Failure,
+        error => Exit::input_output_if(error.is_input_output()),
     }
 }
 
@@ -169,8 +150,7 @@ fn of_serve(error: &serve::Error) -> Exit {
         serve::Error::Access(error) => of_access(error),
         serve::Error::Tls(error) if error.is_unreadable() => Exit::InputOutput,
         serve::Error::Tls(_) | serve::Error::Webhook(_) => Exit::Usage,
-        #[expect(unreachable_patterns, reason = "a new error of the server is a failure until it is listed here")]
-        _ => Exit::Failure,
+        serve::Error::Lock(error) => Exit::input_output_if(matches!(error, LockError::System { .. })),
     }
 }
 

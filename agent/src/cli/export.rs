@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use headroom_kernels::weights::{Form, HALF_MAX, Naming, Tokenizer, keys, write_model};
-use headroom_shared::{dtype::Dtype, gpt::presets::GPT2_VOCAB_SIZE};
+use headroom_kernels::weights::{Form, HALF_MAX, Naming, keys, write_model};
+use headroom_shared::{dtype::Dtype, gpt::presets::GPT2_VOCAB_SIZE, tokenizer::CharTokenizer};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -17,10 +17,15 @@ use super::{
     args::{Flag, Parsed, UsageError, Word, parse, refusal, shown},
     command::Command,
     print,
+    sample::which,
 };
-use crate::train::{
-    files::{Disk, is_disk_full, replace},
-    pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError},
+use crate::{
+    data::tokenizer::{self, Tokenizer},
+    train::{
+        checkpoint::Which,
+        files::{Disk, is_disk_full, replace},
+        pretrained::{CONFIG_FILE, MODEL_FILE, Pretrained, PretrainedError, TokenizerError},
+    },
 };
 
 /// The token that ends a text for GPT-2.
@@ -32,6 +37,9 @@ pub enum Error {
     /// The checkpoint.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
+    /// The checkpoint's tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
     /// Somebody's model is there.
     #[error("{} is there already", .file.display())]
     Exists {
@@ -62,7 +70,7 @@ impl Error {
             Self::Exists { .. } => Some("name another folder with --out; nothing is overwritten".to_owned()),
             Self::BeyondHalf { .. } => Some("export it with --dtype float32".to_owned()),
             Self::Write { error, .. } if is_disk_full(error) => Some("the disk is full".to_owned()),
-            Self::Write { .. } => None,
+            Self::Tokenizer(_) | Self::Write { .. } => None,
         }
     }
 }
@@ -70,6 +78,7 @@ impl Error {
 #[derive(Debug, Default)]
 struct Request {
     ckpt: Option<PathBuf>,
+    which: Which,
     format: Option<Naming>,
     half: bool,
     out: Option<PathBuf>,
@@ -82,6 +91,15 @@ const FLAGS: &[Flag<Request>] = &[
         doc: "A run's out_dir, a folder with model.safetensors, or such a file",
         set: |request, path| {
             request.ckpt = Some(path.into());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "which",
+        value: Some("best|last"),
+        doc: "Of a run's checkpoints, the one with the lowest validation loss,\nor the one saved last [default: best]",
+        set: |request, word| {
+            request.which = which(word)?;
             Ok(())
         },
     },
@@ -131,7 +149,7 @@ pub const COMMAND: Command = Command {
     options: || shown(FLAGS),
     notes: "\
 A model without biases gets biases of zero in Hugging Face's format, which has no other.
-A character vocabulary becomes a tokenizer.json; GPT-2's every tool has.",
+Its tokenizer becomes a tokenizer.json, which `headroom sample` reads as well.",
     exits: &[(0, "the files are written"), (1, "the checkpoint cannot be exported, or the folder has a model already")],
     examples: &["headroom export --ckpt out-shakespeare-char --format hf --out my-gpt"],
     run,
@@ -151,10 +169,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
     let naming = request.format.unwrap_or(Naming::HuggingFace);
     let form = Form { naming, half: request.half };
-    let model = Pretrained::load(&ckpt).map_err(Error::from)?;
-    let files = write(&model, form, &out)?;
+    let model = Pretrained::load(&ckpt, request.which).map_err(Error::from)?;
+    let tokenizer = model.tokenizer().map_err(Error::from)?;
+    let files = write(&model, tokenizer.as_ref(), form, &out)?;
     print::data(&files.iter().map(|file| format!("{}\n", file.display())).collect::<String>())?;
-    print::note(&said(&model, naming, &out));
+    print::note(&said(&model, tokenizer.as_ref(), naming, &out));
     Ok(Exit::Success)
 }
 
@@ -163,7 +182,7 @@ fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
 }
 
 /// Writes the files, the weights last: a folder that has them is complete.
-fn write(model: &Pretrained, form: Form, out: &Path) -> Result<Vec<PathBuf>, Error> {
+fn write(model: &Pretrained, tokenizer: Option<&Tokenizer>, form: Form, out: &Path) -> Result<Vec<PathBuf>, Error> {
     let naming = form.naming;
     if form.half
         && let Some(&value) = model.params.iter().find(|value| value.abs() > HALF_MAX)
@@ -172,10 +191,10 @@ fn write(model: &Pretrained, form: Form, out: &Path) -> Result<Vec<PathBuf>, Err
     }
     let mut texts = Vec::new();
     if naming == Naming::HuggingFace {
-        texts.push((CONFIG_FILE, config_json(model, form.half)));
-        if let Some(Tokenizer::Char(vocabulary)) = &model.tokenizer {
-            texts.push(("tokenizer.json", tokenizer_json(vocabulary)));
-            texts.push(("tokenizer_config.json", json!({ "tokenizer_class": "PreTrainedTokenizerFast" })));
+        texts.push((CONFIG_FILE, config_json(model, tokenizer, form.half)));
+        if let Some((tokenizer, config)) = tokenizer.and_then(tokenizer_files) {
+            texts.push(("tokenizer.json", tokenizer));
+            texts.push(("tokenizer_config.json", config));
         }
     }
     let names = texts.iter().map(|(name, _)| *name).chain([MODEL_FILE]);
@@ -193,20 +212,20 @@ fn write(model: &Pretrained, form: Form, out: &Path) -> Result<Vec<PathBuf>, Err
         replace(&disk, name, |file| serde_json::to_writer_pretty(file, &json).map_err(Into::into))
             .map_err(failed(&out.join(name)))?;
     }
-    let metadata = metadata(model, naming);
+    let metadata = metadata(model, tokenizer, naming);
     replace(&disk, MODEL_FILE, |file| write_model(file, &model.config, &model.params, form, &metadata))
         .map_err(failed(&out.join(MODEL_FILE)))?;
     Ok(files)
 }
 
 /// What a file under nanoGPT's names says beside its tensors: what they do not, and this program reads back.
-fn metadata(model: &Pretrained, naming: Naming) -> BTreeMap<String, String> {
+fn metadata(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: Naming) -> BTreeMap<String, String> {
     let mut metadata = BTreeMap::new();
     if naming == Naming::NanoGpt {
         metadata.insert(keys::HEADROOM.to_owned(), "1".to_owned());
         // The config's fields are nanoGPT's `model_args`.
         metadata.insert(keys::MODEL_ARGS.to_owned(), json!(model.config).to_string());
-        if let Some(tokenizer) = &model.tokenizer {
+        if let Some(tokenizer) = tokenizer.and_then(Tokenizer::kept) {
             metadata.insert(keys::TOKENIZER.to_owned(), json!(tokenizer).to_string());
         }
     }
@@ -214,10 +233,10 @@ fn metadata(model: &Pretrained, naming: Naming) -> BTreeMap<String, String> {
 }
 
 /// `GPT2Config` of transformers. Its activation is the exact GELU, as nanoGPT's is; OpenAI's own says gelu_new.
-fn config_json(model: &Pretrained, half: bool) -> Value {
+fn config_json(model: &Pretrained, tokenizer: Option<&Tokenizer>, half: bool) -> Value {
     let config = &model.config;
     let dtype = if half { Dtype::Float16 } else { Dtype::Float32 };
-    let end = (model.tokenizer == Some(Tokenizer::Gpt2)).then_some(END_OF_TEXT);
+    let end = (tokenizer == Some(&Tokenizer::Gpt2)).then_some(END_OF_TEXT);
     json!({
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -244,10 +263,25 @@ fn config_json(model: &Pretrained, half: bool) -> Value {
     })
 }
 
+/// A tokenizer as Hugging Face's `tokenizer.json` and `tokenizer_config.json`; `None` for one that another program made,
+/// whose own files say more of it.
+fn tokenizer_files(tokenizer: &Tokenizer) -> Option<(Value, Value)> {
+    const CLASS: &str = "PreTrainedTokenizerFast";
+    match tokenizer {
+        Tokenizer::Char(chars) => Some((char_json(chars), json!({ "tokenizer_class": CLASS }))),
+        Tokenizer::Gpt2 => {
+            let end = tokenizer::END_OF_TEXT;
+            let config = json!({ "tokenizer_class": CLASS, "bos_token": end, "eos_token": end, "unk_token": end });
+            Some((serde_json::from_str(tokenizer::tokenizer_json()?).ok()?, config))
+        }
+        Tokenizer::Bpe(_) => None,
+    }
+}
+
 /// A tokenizer of Hugging Face with a token a character: byte pair encoding without a pair.
-fn tokenizer_json(vocabulary: &str) -> Value {
+fn char_json(chars: &CharTokenizer) -> Value {
     let vocab: Map<String, Value> =
-        vocabulary.chars().enumerate().map(|(id, char)| (char.to_string(), json!(id))).collect();
+        chars.vocab().iter().enumerate().map(|(id, char)| (char.to_string(), json!(id))).collect();
     json!({
         "version": "1.0",
         "truncation": null,
@@ -272,15 +306,15 @@ fn tokenizer_json(vocabulary: &str) -> Value {
 }
 
 /// What there is to know of what was written.
-fn said(model: &Pretrained, naming: Naming, out: &Path) -> String {
+fn said(model: &Pretrained, tokenizer: Option<&Tokenizer>, naming: Naming, out: &Path) -> String {
     let mut text = String::new();
     for note in &model.notes {
         text.push_str(&format!("{note}\n"));
     }
     if naming == Naming::HuggingFace {
-        text.push_str(match model.tokenizer {
-            Some(Tokenizer::Gpt2) => "its tokenizer is GPT-2's: GPT2TokenizerFast.from_pretrained(\"gpt2\")\n",
-            Some(Tokenizer::Char(_)) => "",
+        text.push_str(match tokenizer {
+            Some(Tokenizer::Char(_) | Tokenizer::Gpt2) => "",
+            Some(Tokenizer::Bpe(_)) => "no tokenizer was written: copy the files of the one beside the weights\n",
             None => "the checkpoint does not say its tokenizer, so that none was written\n",
         });
         text.push_str(&format!(

@@ -1,8 +1,9 @@
 //! What to change, for a person: what suffices, best first; what helps without sufficing; and the bounds.
 
 use headroom_shared::{
-    advice::{Advice, ByHand, Change, Fix},
+    advice::{Advice, BatchSizes, ByHand, Change, Fix},
     plan::Plan,
+    text,
     units::human_size,
 };
 
@@ -14,8 +15,7 @@ const MAX_FIXES: usize = 5;
 /// The section, where there is something to say.
 pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
     if plan.fits {
-        let largest = advice.largest_batch_size.filter(|largest| *largest > plan.request.train.batch_size)?;
-        return Some(style.wrapped(&format!("The largest batch_size that fits, all else unchanged: {largest}."), 0));
+        return Some(batch_sizes(&advice.batch_sizes, style));
     }
     let mut text = style.paint(Ink::Heading, "What to change, least harm first") + "\n";
     let (enough, not_enough): (Vec<&Fix>, Vec<&Fix>) = advice.fixes.iter().partition(|fix| fix.fits);
@@ -37,12 +37,19 @@ pub fn fixes(plan: &Plan, advice: &Advice, style: &Style) -> Option<String> {
             text.push_str(&style.wrapped(&line, 3));
         }
     }
-    let largest = match advice.largest_batch_size {
-        Some(largest) => format!("The largest batch_size that fits, all else unchanged: {largest}."),
-        None => "With nothing else changed, not even batch_size 1 fits.".to_owned(),
-    };
-    text.push_str(&style.wrapped(&largest, 0));
+    text.push_str(&batch_sizes(&advice.batch_sizes, style));
     Some(text)
+}
+
+/// The largest batch that fits, and what is known of larger ones.
+fn batch_sizes(sizes: &BatchSizes, style: &Style) -> String {
+    let largest = match (sizes.largest, sizes.may_fit.is_empty()) {
+        (Some(largest), _) => format!("The largest batch_size that fits, all else unchanged: {largest}."),
+        (None, false) => text::english().word(text::NO_SURE_BATCH).to_owned(),
+        (None, true) => "With nothing else changed, not even batch_size 1 fits.".to_owned(),
+    };
+    let may_fit = sizes.more_text().map_or_else(String::new, |more| format!(" {more}"));
+    style.wrapped(&(largest + &may_fit), 0)
 }
 
 fn enough_row(rank: usize, fix: &Fix, plan: &Plan, style: &Style) -> String {

@@ -15,7 +15,7 @@ use std::{
 use headroom_shared::{
     advice::advise,
     link::encode,
-    nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source},
+    nanogpt::{MAX_SOURCE_BYTES, MAX_SOURCES, Problem, Settings, Severity, Source, stock},
     plan::{Plan, PlanError, plan},
     session::{Finding, Resolved, resolve},
     text,
@@ -93,7 +93,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     if request.options.vram_bytes.is_some() && !request.names_gpu {
         request.options.gpu.clear();
     }
-    let resolved = resolve(&sources(&request.given)?, &request.options);
+    let resolved = resolve(&sources_or_stock(&request.given)?, &request.options);
     let problems = problems(&resolved);
     let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
         print::error(
@@ -120,6 +120,25 @@ fn answer(request: &Request, resolved: &Resolved, plan: &Plan) -> Result<String,
         return Ok(serde_json::to_string_pretty(&plan.document(&resolved.config, &advice, text::english()))? + "\n");
     }
     Ok(report::report(plan, &advice, &resolved.findings, &Style::of_stdout()))
+}
+
+/// The config files, read, and the settings. A stock config of nanoGPT's that is not on disk is taken by its name.
+pub fn sources_or_stock(given: &[Given]) -> Result<Vec<Source>, Error> {
+    let mut all = Vec::new();
+    for one in given {
+        match stock_name(one) {
+            Some(name) => all.push(Source::Named { name: name.to_owned() }),
+            None => all.extend(sources(std::slice::from_ref(one))?),
+        }
+    }
+    if all.len() > MAX_SOURCES { Err(Error::TooMany { count: all.len() }) } else { Ok(all) }
+}
+
+/// The name of a stock config that is not on disk. A file that is there always wins.
+fn stock_name(given: &Given) -> Option<&str> {
+    let Given::Config(path) = given else { return None };
+    let is_missing = || matches!(File::open(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    path.to_str().filter(|name| stock::find(name).is_some() && is_missing())
 }
 
 /// The config files, read, and the settings.

@@ -32,6 +32,17 @@ pub fn data(text: &str) -> Result<(), Error> {
     Ok(stdout.flush()?)
 }
 
+/// Writes data to standard output piece by piece.
+///
+/// # Errors
+/// It is closed, or full, or what `write` says.
+pub fn data_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    // A terminal's buffer ends at each line.
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
+    write(&mut stdout)?;
+    Ok(stdout.flush()?)
+}
+
 /// Whether notes are silenced.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 

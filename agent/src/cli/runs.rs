@@ -56,6 +56,9 @@ pub enum Error {
         /// Those that there are, for people.
         known: String,
     },
+    /// The file of `--out` exists.
+    #[error("cannot write {}: it exists already", .0.display())]
+    Exists(PathBuf),
     /// The file that was asked for.
     #[error("cannot write {}: {error}", file.display())]
     Write {
@@ -96,6 +99,7 @@ impl Error {
                 ),
             },
             Self::Backup(BackupError::Exists(_)) => Some("give another name, or move the file away".to_owned()),
+            Self::Exists(_) => Some("--force replaces it".to_owned()),
             Self::NoCard { .. } => {
                 Some("give a card's number of these, from 0, or the beginning of its UUID".to_owned())
             }
@@ -113,6 +117,7 @@ struct Request {
     word: Option<OsString>,
     csv: bool,
     out: Option<PathBuf>,
+    force: bool,
     gpu: Option<String>,
     group: Option<Group>,
     from_ms: Option<u64>,

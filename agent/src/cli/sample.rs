@@ -1,6 +1,10 @@
 //! `headroom sample`: a model goes on with a text, as it comes.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io::{self, Read as _},
+    path::PathBuf,
+};
 
 use headroom_kernels::{
     decode::{DecodeError, Decoder, Storage},
@@ -15,8 +19,11 @@ use super::{
     print,
 };
 use crate::{
-    data::tokenizer::{EncodeError, Tokenizer},
-    train::pretrained::{Pretrained, PretrainedError},
+    data::tokenizer::{self, EncodeError, ReadError},
+    train::{
+        checkpoint::Which,
+        pretrained::{Pretrained, PretrainedError, TokenizerError},
+    },
 };
 
 /// Why there is no text.
@@ -28,23 +35,35 @@ pub enum Error {
     /// What runs it.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A model that nobody knows the words of.
-    #[error("{} does not say how its tokens are made of text", .path.display())]
+    /// A model whose tokenizer is not known.
+    #[error("cannot sample {}: its tokenizer is not known", .path.display())]
     NoTokenizer {
         /// The file or folder.
         path: PathBuf,
     },
-    /// A character twice.
-    #[error("{}: the vocabulary has {char:?} twice", .path.display())]
+    /// The model's tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The tokenizer that was named.
+    #[error("--tokenizer: {0}")]
+    Named(ReadError),
+    /// A tokenizer of another model.
+    #[error("cannot sample: the tokenizer has {tokens} tokens, and the model {vocab_size}")]
     Vocabulary {
-        /// The file or folder.
-        path: PathBuf,
-        /// The character.
-        char: char,
+        /// The tokenizer's.
+        tokens: u32,
+        /// The model's.
+        vocab_size: u64,
     },
     /// A prompt that the model has no tokens for.
     #[error("--prompt: {0}")]
     Prompt(#[from] EncodeError),
+    /// A prompt from standard input.
+    #[error("cannot read the prompt from standard input: {0}")]
+    Input(io::Error),
+    /// A prompt from standard input without a character.
+    #[error("cannot sample: the prompt from standard input is empty")]
+    EmptyInput,
 }
 
 impl Error {
@@ -52,8 +71,11 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Weights(error) => error.hint(),
-            Self::NoTokenizer { .. } => {
-                Some("a checkpoint of `headroom train`, or a model of GPT-2's vocabulary, says it".to_owned())
+            Self::NoTokenizer { .. } => Some(
+                "--tokenizer takes a tokenizer.json, nanoGPT's meta.pkl, a folder with one of them, or gpt2".to_owned(),
+            ),
+            Self::Vocabulary { .. } => {
+                Some("--tokenizer takes the tokenizer that the model was trained with".to_owned())
             }
             _ => None,
         }
@@ -63,6 +85,8 @@ impl Error {
 #[derive(Debug)]
 struct Request {
     ckpt: Option<PathBuf>,
+    which: Which,
+    tokenizer: Option<PathBuf>,
     /// None where nobody says it.
     prompt: Option<String>,
     max_new_tokens: u32,
@@ -74,7 +98,16 @@ struct Request {
 impl Default for Request {
     /// nanoGPT's sample.py, but for its ten samples.
     fn default() -> Self {
-        Self { ckpt: None, prompt: None, max_new_tokens: 500, temperature: 0.8, top_k: 200, seed: 1337 }
+        Self {
+            ckpt: None,
+            which: Which::default(),
+            tokenizer: None,
+            prompt: None,
+            max_new_tokens: 500,
+            temperature: 0.8,
+            top_k: 200,
+            seed: 1337,
+        }
     }
 }
 
@@ -89,9 +122,27 @@ const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag {
+        name: "which",
+        value: Some("best|last"),
+        doc: "Of a run's checkpoints, the one with the lowest validation\nloss, or the one saved last [default: best]",
+        set: |request, word| {
+            request.which = which(word)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tokenizer",
+        value: Some("PATH"),
+        doc: "The model's tokenizer: a tokenizer.json, a meta.pkl, a folder\nwith one of them, or gpt2 [default: the model's own]",
+        set: |request, path| {
+            request.tokenizer = Some(path.into());
+            Ok(())
+        },
+    },
+    Flag {
         name: "prompt",
         value: Some("TEXT"),
-        doc: "What the text begins with [default: a new line, or\na capital where the model knows none]",
+        doc: "What the text begins with; - reads it from standard input\n[default: a new line, or a capital where the model knows none]",
         set: |request, text| {
             if text.is_empty() {
                 return Err("a model goes on from one token at least".to_owned().into());
@@ -129,6 +180,15 @@ const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
+/// Of a run's checkpoints, the one that is meant.
+pub fn which(word: &str) -> Result<Which, Refusal> {
+    match word {
+        "best" => Ok(Which::Best),
+        "last" => Ok(Which::Last),
+        _ => Err(format!("{word:?} is neither best nor last").into()),
+    }
+}
+
 fn put<T>(to: &mut T, parsed: Option<T>, what: &str, given: &str) -> Result<(), Refusal> {
     *to = parsed.ok_or_else(|| Refusal::from(format!("{given:?} is not {what}")))?;
     Ok(())
@@ -162,17 +222,43 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     write(&request, path)
 }
 
+/// The prompt that stands for standard input.
+const STDIN: &str = "-";
+/// The longest prompt that is read from standard input, in bytes; a model sees `block_size` tokens of it.
+const STDIN_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads the prompt from standard input; the new line that ends it is not part of it.
+fn stdin() -> Result<String, Error> {
+    let mut text = String::new();
+    io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_string(&mut text).map_err(Error::Input)?;
+    if text.len() as u64 > STDIN_BYTES_MAX {
+        let why = format!("it has more than {} MiB", STDIN_BYTES_MAX >> 20);
+        return Err(Error::Input(io::Error::new(io::ErrorKind::FileTooLarge, why)));
+    }
+    let prompt = text.strip_suffix('\n').unwrap_or(&text);
+    let prompt = prompt.strip_suffix('\r').unwrap_or(prompt);
+    if prompt.is_empty() { Err(Error::EmptyInput) } else { Ok(prompt.to_owned()) }
+}
+
 fn write(request: &Request, path: PathBuf) -> Result<Exit, super::Error> {
-    let model = Pretrained::load(&path).map_err(Error::from)?;
-    let tokenizer = match &model.tokenizer {
-        None => return Err(Error::NoTokenizer { path }.into()),
-        Some(kept) => Tokenizer::of_kept(kept).map_err(|twice| Error::Vocabulary { path, char: twice.0 })?,
+    let model = Pretrained::load(&path, request.which).map_err(Error::from)?;
+    let tokenizer = match &request.tokenizer {
+        Some(named) => tokenizer::read(named).map_err(Error::Named)?,
+        None => model.tokenizer().map_err(Error::from)?.ok_or(Error::NoTokenizer { path })?,
     };
+    let (tokens, vocab_size) = (tokenizer.vocab_size(), model.config.vocab_size());
+    if u64::from(tokens) > vocab_size {
+        return Err(Error::Vocabulary { tokens, vocab_size }.into());
+    }
     for note in &model.notes {
         print::note(&format!("{note}\n"));
     }
     let beginning = || tokenizer.beginning().to_string();
-    let words = request.prompt.clone().unwrap_or_else(beginning);
+    let words = match request.prompt.as_deref() {
+        Some(STDIN) => stdin()?,
+        Some(prompt) => prompt.to_owned(),
+        None => beginning(),
+    };
     let prompt = tokenizer.encode(&words).map_err(Error::from)?;
     let mut decoder = Decoder::new(&model.config, &model.params, Storage::F32).map_err(Error::from)?;
     // Twice in memory until here.

@@ -22,7 +22,11 @@ use super::{
     print, set_aside,
 };
 use crate::{
-    folders, platform, random,
+    folders::{
+        self,
+        lock::{AgentLock, LockError},
+    },
+    platform, random,
     rig::Rig,
     server::{
         self, FILES_MAX, State,
@@ -66,6 +70,9 @@ pub enum Error {
     /// There is no place for history and tokens.
     #[error(transparent)]
     Folder(#[from] folders::Error),
+    /// Another agent uses the data folder, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// Tokens cannot be read.
     #[error(transparent)]
     Access(#[from] FileError),
@@ -92,6 +99,7 @@ impl Error {
             },
             Self::Start(_) | Self::Webhook(_) => None,
             Self::Folder(error) => Some(error.hint()),
+            Self::Lock(error) => Some(error.hint()),
             Self::Access(error) => error.hint(),
             Self::Tls(error) => Some(error.hint()),
         }
@@ -153,6 +161,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let tls = request.tls.as_ref().map(|(certificate, key)| Tls::read(certificate, key)).transpose();
     let tls = tls.map_err(Error::Tls)?;
     let folder = folders::data(request.data_dir.as_deref()).map_err(Error::Folder)?;
+    let lock = AgentLock::take(&folder).map_err(Error::Lock)?;
     let access = Access::open(&folder).map_err(Error::Access)?;
     let listen = request.listen;
     let listener = server::listen(listen).map_err(|error| Error::Bind { listen, error })?;
@@ -187,7 +196,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let hosts = Hosts::of(address, Given { scheme, names: request.hosts, origins: request.origins });
     let session = random::hex(SESSION_BYTES).map_err(Error::Start)?;
     let assets = Assets::embedded();
-    let greeting = Greeting { address, has_page: assets.has_page(), n_files };
+    let greeting = Greeting { address, is_encrypted: tls.is_some(), has_page: assets.has_page(), n_files };
     greet(&greeting, &hosts, &access)?;
     if let Some(why) = rig.foreman.training().unavailable.filter(|_| request.train.is_some()) {
         print::error(&format!("no training can be started: {why}\n"));
@@ -201,6 +210,8 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     server::serve(listener, Arc::new(state), tls, shutdown).await;
     drop(following);
     let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || drop(rig))).await;
+    // Held until history is written: the next agent writes to the same file.
+    drop(lock);
     if flushed.is_err() {
         print::error("history did not take everything in time\n");
     }
@@ -211,6 +222,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
 /// What a person is told at the start.
 struct Greeting {
     address: SocketAddr,
+    is_encrypted: bool,
     has_page: bool,
     n_files: u64,
 }
@@ -249,6 +261,15 @@ impl Greeting {
         } else {
             format!("every machine that reaches {} can open it", self.address.ip())
         };
+        let open = if self.address.ip().is_loopback() || self.is_encrypted {
+            String::new()
+        } else {
+            format!(
+                "warning: {} without TLS: tokens and everything the page shows cross the network unencrypted; \
+                 use --tls-cert and --tls-key, or listen on 127.0.0.1 and connect through a tunnel\n",
+                self.address
+            )
+        };
         let page = if self.has_page {
             ""
         } else {
@@ -259,7 +280,7 @@ impl Greeting {
         } else {
             String::new()
         };
-        format!("{page}{files}serving the page; {reach}. Ctrl-C ends it\n")
+        format!("{page}{files}{open}serving the page; {reach}. Ctrl-C ends it\n")
     }
 }
 
@@ -302,7 +323,8 @@ mod tests {
     #[test]
     fn an_open_door_is_said() {
         let text = |address: &str, has_page, n_files| {
-            Greeting { address: address.parse().expect("an address"), has_page, n_files }.text()
+            let address = address.parse().expect("an address");
+            Greeting { address, is_encrypted: false, has_page, n_files }.text()
         };
         let everywhere = text("0.0.0.0:1", true, u64::MAX);
         assert!(everywhere.contains("every machine") && !everywhere.contains("open files"), "{everywhere}");

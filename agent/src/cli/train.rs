@@ -29,7 +29,7 @@ use super::{
     print,
 };
 use crate::train::{
-    checkpoint::{State, Store},
+    checkpoint::{self, State, Store},
     run::{Ending, Event, Run},
     settings::SEED,
     stop,
@@ -53,8 +53,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let given = sources(&request.given).map_err(Error::from)?;
     if request.plan {
         let planned = Planned::of(&request, given).map_err(super::Error::from)?;
-        let Some(Planned { run, gpt, engine }) = planned else { return Ok(Exit::Usage) };
-        print::data(&planned::document(&gpt, &engine, request.json))?;
+        let Some(Planned { run, gpt, engine, disk }) = planned else { return Ok(Exit::Usage) };
+        print::data(&planned::document(&gpt, &engine, (&run.out_dir, disk), request.json))?;
         // What does not fit is said in the same words as where it is to be trained.
         engine.check(&gpt, &run, &request).map_err(super::Error::from)?;
         return Ok(Exit::Success);
@@ -75,10 +75,10 @@ impl Start {
             }
             is_asked
         };
-        print::note(&report::start(&self.gpt, &self.run, &self.dataset, &self.engine));
+        print::note(&report::start(self));
         self.engine.check(&self.gpt, &self.run, request)?;
         if is_asked_to_end() {
-            return Ok(Exit::Success);
+            return Ok(Exit::Of(stop::EXIT_STATUS));
         }
         // Memory before the folder: where none is left, nothing else was touched.
         let mut ready = self.engine.ready(&self.gpt, &self.run, request)?;
@@ -88,17 +88,24 @@ impl Start {
         if store.n_removed() > 0 {
             print::note(&format!("Removed {} unfinished files of a run that was killed.\n", store.n_removed()));
         }
+        if self.checkpoint.is_none() {
+            store.replace_other();
+        }
+        // An evaluation alone saves nothing.
+        if !self.run.eval_only {
+            store.check(self.disk, checkpoint::free_bytes(&self.run.out_dir))?;
+        }
         let kept = self.checkpoint.as_ref().map(|checkpoint| checkpoint.meta.state.iter_num);
         let state = self.fill(trainer)?;
         if is_asked_to_end() {
-            return Ok(Exit::Success);
+            return Ok(Exit::Of(stop::EXIT_STATUS));
         }
         let run = Run {
             config: self.run.config(&self.settings, &self.engine.device_name()),
             settings: &self.run,
             gpt: self.gpt,
             trainer,
-            tokenizer: self.dataset.tokenizer().ok().map(|tokenizer| tokenizer.kept()),
+            tokenizer: self.dataset.tokenizer().ok().and_then(|tokenizer| tokenizer.kept()),
             dataset: &self.dataset,
             store: &store,
             state,
@@ -119,16 +126,29 @@ impl Start {
                 unread = Some(error);
             }
         })?;
+        let best = store.best();
         match ending {
-            Ending::Done { kept: Some(_) } => print::note(&report::done(&self.run, &self.dataset)),
-            Ending::Done { kept: None } => print::note(report::DONE_UNSAVED),
+            Ending::Done { kept: Some(_) } => {
+                print::note(&report::done(&self.run, &self.dataset, best.as_deref()));
+                return Ok(Exit::Success);
+            }
+            Ending::Done { kept: None } => {
+                print::note(report::DONE_UNSAVED);
+                return Ok(Exit::Success);
+            }
             Ending::Saved => {
-                let command = report::resume_command(request, &self.run.out_dir);
-                print::note(&format!("\n{}\n  {command}\n", text::STOPPED_SAVED));
+                let command = report::resume_command(request, &self.run, self.is_moved);
+                let best = best.as_deref().map(report::best).unwrap_or_default();
+                print::note(&format!("\n{}\n  {command}\n{best}", text::STOPPED_SAVED));
             }
             Ending::NotSaved { kept } => print::error(&format!("\n{}\n", report::not_saved(kept))),
         }
-        Ok(if unread.is_some_and(|error| !error.is_closed_pipe()) { Exit::InputOutput } else { Exit::Success })
+        Ok(match unread {
+            // The reader had seen enough, as with `head`.
+            Some(error) if error.is_closed_pipe() => Exit::Success,
+            Some(_) => Exit::InputOutput,
+            None => Exit::Of(stop::EXIT_STATUS),
+        })
     }
 
     /// Gives the model its weights, and the run its place.

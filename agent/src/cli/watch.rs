@@ -3,7 +3,7 @@
 mod owned;
 mod said;
 
-use std::{ffi::OsString, io, time::Duration};
+use std::{ffi::OsString, io, sync::Arc, time::Duration};
 
 use headroom_shared::{hardware, protocol::event::What};
 use thiserror::Error;
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     folders,
     platform::{Attendant, Ending, end_by_signal},
-    store::Recorder,
+    store::{Recorder, printed::Figures},
     watch::{self, Record, Task, Watched, pattern::Pattern, remedy::remedy},
 };
 
@@ -182,8 +182,13 @@ The command runs as it would alone: input, signals and exit status are its own, 
 output passes byte for byte. Where that goes to a terminal the command gets a terminal
 too, so that lines, colours and progress bars stay; to a pipe or a file it writes as to
 any pipe, and Python keeps several KB back unless it is `python -u` (PYTHONUNBUFFERED is
-not set for you). On Windows it always writes to a pipe. If watch itself is killed (-9),
-the command's next output fails as behind a closed pipe, and the run is called lost.
+not set for you). On Windows it always writes to a pipe.
+
+Every printed iteration is kept, up to 10,000,000 lines of a run; a chart gets the extremes of
+what comes in a quarter of a second. If watch itself is killed (-9), the command runs on and its
+output still passes; the run is then called lost, except on Windows, where the command's next
+output fails. Programs that the command leaves running are read until they close its output, are
+silent for 10 s, or Ctrl-C.
 
 The exit status is the command's own; these are watch's:",
     exits: &[(126, "the command cannot be run"), (127, "the command is not found")],
@@ -255,7 +260,7 @@ fn watch_it(request: Request, command: Vec<OsString>) -> Result<Exit, super::Err
     let mut attendant = Attendant::new().map_err(cannot)?;
     let mut id = watch::new_id();
     for start in 1.. {
-        let watched = watch::run(id, &task, &mut attendant, record).map_err(cannot)?;
+        let watched = watch::run(id, &task, &mut attendant, record, print::note).map_err(cannot)?;
         let ended = watched.ended.as_ref();
         let remedy = ended.and_then(|ended| remedy(ended, &task.command, &task.variables, watched.asked_to_end));
         let next = remedy.as_ref().and_then(|remedy| remedy.retry.as_ref().ok());
@@ -296,6 +301,8 @@ struct Nowhere;
 
 impl Record for Nowhere {
     fn append(&self, _: &str, _: What) {}
+
+    fn printed(&self, _: &Arc<str>, _: Figures) {}
 
     fn finish(self: Box<Self>) -> u64 {
         0

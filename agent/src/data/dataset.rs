@@ -13,7 +13,7 @@ use std::{
 use headroom_shared::{
     nanogpt::defaults,
     text,
-    tokenizer::meta::{MAX_META_BYTES, Meta, MetaError},
+    tokenizer::meta::{MAX_META_BYTES, Meta, MetaError, NoChars},
 };
 use thiserror::Error;
 
@@ -101,6 +101,16 @@ pub enum DatasetError {
         /// What is wrong with it.
         error: MetaError,
     },
+    /// A `meta.pkl` whose model would have no token for some of its characters.
+    #[error("{}", text::data_meta(path.display().to_string(), u64::from(*vocab_size), *n_chars as u64))]
+    Vocabulary {
+        /// The file.
+        path: PathBuf,
+        /// The tokens that it states.
+        vocab_size: u32,
+        /// The characters that it lists.
+        n_chars: usize,
+    },
     /// No tokenizer can be made of it.
     #[error("{}: {why}, so its tokens cannot be turned into text", path.display())]
     NoTokenizer {
@@ -159,6 +169,12 @@ pub enum Found {
 }
 
 impl DatasetError {
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    #[must_use]
+    pub const fn is_input_output(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::Unreadable { .. })
+    }
+
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -169,6 +185,7 @@ impl DatasetError {
             Self::OddLength { .. } => text::TRY_COPIED.to_string(),
             Self::TooShort { .. } => text::TRY_BLOCK_SIZE.to_string(),
             Self::BeyondVocab { .. } => text::TRY_SAME_PREPARE.to_string(),
+            Self::Vocabulary { .. } => text::TRY_PREPARE_META.to_string(),
             _ => return None,
         })
     }
@@ -375,7 +392,11 @@ fn read_meta(path: &Path) -> Result<Option<Meta>, DatasetError> {
         Err(error) => return Err(DatasetError::Unreadable { path: path.to_owned(), error }),
         Ok(_) => {}
     }
-    Meta::parse(&bytes).map(Some).map_err(|error| DatasetError::Meta { path: path.to_owned(), error })
+    let meta = Meta::parse(&bytes).map_err(|error| DatasetError::Meta { path: path.to_owned(), error })?;
+    if let Err(NoChars::TooMany { n_chars, vocab_size }) = meta.chars {
+        return Err(DatasetError::Vocabulary { path: path.to_owned(), vocab_size, n_chars });
+    }
+    Ok(Some(meta))
 }
 
 #[cfg(test)]

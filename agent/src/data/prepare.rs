@@ -20,6 +20,7 @@ use super::{
 };
 use crate::utf8::NotText;
 use output::{Output, Part};
+use source::MAX_PIPE_BYTES;
 pub use source::Source;
 
 /// How many ids 16 bits hold.
@@ -90,6 +91,12 @@ pub enum Error {
         /// As given.
         name: String,
     },
+    /// A pipe or a device that gives more than memory should hold.
+    #[error("cannot read {name}: a pipe or a device may give {} GiB at most", MAX_PIPE_BYTES >> 30)]
+    Endless {
+        /// As given.
+        name: String,
+    },
     /// Not UTF-8.
     #[error(transparent)]
     NotText(NotText),
@@ -151,6 +158,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    pub const fn is_input_output(&self) -> bool {
+        matches!(self, Self::Unreadable { .. } | Self::Unwritable { .. } | Self::Folder { .. })
+    }
+
     /// What to try instead.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -158,6 +170,7 @@ impl Error {
                 "paths start from the folder you are in; `builtin` is the corpus that comes with headroom".to_owned()
             }
             Self::Folder { .. } => "`cat FOLDER/*.txt > all.txt` makes one of many".to_owned(),
+            Self::Endless { .. } => "write it to a file first; a file may have any size".to_owned(),
             Self::NotText(error) => error.hint(),
             Self::Empty { .. } | Self::TooShort { .. } => {
                 "nanoGPT reads block_size + 1 tokens at a time, 1,025 with its defaults; a small model wants a million characters".to_owned()

@@ -3,21 +3,27 @@
 #[cfg(test)]
 mod byte_bpe;
 mod file;
+mod read;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::LazyLock};
 
+use fancy_regex::Regex;
 use headroom_kernels::weights;
 use headroom_shared::{
     gpt::presets,
-    tokenizer::{CharTokenizer, RepeatedChar},
+    tokenizer::{
+        CharTokenizer, RepeatedChar,
+        bpe::{ByteBpe, Part, SPLIT_PATTERN},
+    },
 };
 use thiserror::Error;
 use tiktoken_rs::{CoreBPE, r50k_base_singleton};
 
 pub use file::tokenizer_json;
+pub use read::{ReadError, beside, read};
 
 /// GPT-2's token that ends a document, as a prompt may spell it.
-const END_OF_TEXT: &str = "<|endoftext|>";
+pub const END_OF_TEXT: &str = "<|endoftext|>";
 const END_OF_TEXT_ID: u32 = 50_256;
 /// From here on a run of blanks is cut.
 const LONG_RUN: usize = 1000;
@@ -32,7 +38,12 @@ pub enum Tokenizer {
     Char(CharTokenizer),
     /// GPT-2's byte pairs.
     Gpt2,
+    /// Byte pairs of another vocabulary, cut as GPT-2 cuts.
+    Bpe(Box<ByteBpe>),
 }
+
+/// GPT-2's pattern; none where the crate did not take it, which a test rules out.
+static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SPLIT_PATTERN).ok());
 
 /// Why a text has no tokens.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -53,11 +64,12 @@ pub enum EncodeError {
 }
 
 impl Tokenizer {
-    /// As a checkpoint keeps it.
-    pub fn kept(&self) -> weights::Tokenizer {
+    /// As a checkpoint keeps it; `None` for byte pairs of another vocabulary, which no data set here has.
+    pub fn kept(&self) -> Option<weights::Tokenizer> {
         match self {
-            Self::Char(tokenizer) => weights::Tokenizer::Char(tokenizer.vocab().iter().collect()),
-            Self::Gpt2 => weights::Tokenizer::Gpt2,
+            Self::Char(tokenizer) => Some(weights::Tokenizer::Char(tokenizer.vocab().iter().collect())),
+            Self::Gpt2 => Some(weights::Tokenizer::Gpt2),
+            Self::Bpe(_) => None,
         }
     }
 
@@ -77,6 +89,7 @@ impl Tokenizer {
         match self {
             Self::Char(tokenizer) => u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX),
             Self::Gpt2 => GPT2_VOCAB_SIZE,
+            Self::Bpe(tokenizer) => tokenizer.vocab_size(),
         }
     }
 
@@ -84,7 +97,7 @@ impl Tokenizer {
     pub fn beginning(&self) -> char {
         match self {
             Self::Char(tokenizer) => tokenizer.beginning(),
-            Self::Gpt2 => '\n',
+            Self::Gpt2 | Self::Bpe(_) => '\n',
         }
     }
 
@@ -93,10 +106,20 @@ impl Tokenizer {
     /// # Errors
     /// A character is not in the vocabulary.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
-        if matches!(self, Self::Char(_)) {
-            return self.encode_ordinary(text);
-        }
         let mut ids = Vec::new();
+        match self {
+            Self::Char(_) => return self.encode_ordinary(text),
+            Self::Gpt2 => {}
+            Self::Bpe(tokenizer) => {
+                for part in tokenizer.split_special(text) {
+                    match part {
+                        Part::Special(id) => ids.push(id),
+                        Part::Text(text) => encode_bpe(tokenizer, text, &mut ids)?,
+                    }
+                }
+                return Ok(ids);
+            }
+        }
         for (i, part) in text.split(END_OF_TEXT).enumerate() {
             ids.extend((i > 0).then_some(END_OF_TEXT_ID));
             encode_gpt2(part, &mut ids)?;
@@ -118,6 +141,11 @@ impl Tokenizer {
             Self::Gpt2 => {
                 let mut ids = Vec::new();
                 encode_gpt2(text, &mut ids)?;
+                Ok(ids)
+            }
+            Self::Bpe(tokenizer) => {
+                let mut ids = Vec::new();
+                encode_bpe(tokenizer, text, &mut ids)?;
                 Ok(ids)
             }
         }
@@ -160,6 +188,16 @@ fn encode_piece(text: &str, ids: &mut Vec<u32>) -> Result<(), EncodeError> {
     Ok(())
 }
 
+/// Adds the ids of a text by another vocabulary than GPT-2's.
+fn encode_bpe(tokenizer: &ByteBpe, text: &str, ids: &mut Vec<u32>) -> Result<(), EncodeError> {
+    let pattern = PATTERN.as_ref().ok_or_else(|| EncodeError::Pattern("it is not a pattern".to_owned()))?;
+    for piece in pattern.find_iter(text) {
+        let piece = piece.map_err(|error| EncodeError::Pattern(error.to_string()))?;
+        tokenizer.encode_piece(piece.as_str(), ids);
+    }
+    Ok(())
+}
+
 /// Where the first long run of blanks begins that a word follows, and where its last blank does.
 fn long_run(text: &str) -> Option<(usize, usize)> {
     let (mut start, mut last, mut n_blanks) = (0, 0, 0);
@@ -194,6 +232,13 @@ impl Decoder<'_> {
     pub fn push(&mut self, id: u32, text: &mut String) {
         match self.tokenizer {
             Tokenizer::Char(tokenizer) => text.push(tokenizer.char(id).unwrap_or(char::REPLACEMENT_CHARACTER)),
+            Tokenizer::Bpe(tokenizer) => match tokenizer.token_bytes(id) {
+                Some(bytes) => self.take(bytes, text),
+                None => {
+                    self.flush(text);
+                    text.push(char::REPLACEMENT_CHARACTER);
+                }
+            },
             Tokenizer::Gpt2 => match gpt2().decode_bytes(&[id]) {
                 Ok(bytes) if self.pending.is_empty() && bytes.is_ascii() => {
                     text.extend(bytes.into_iter().map(char::from));

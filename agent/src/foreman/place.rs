@@ -35,8 +35,13 @@ pub fn stop(folder: &Path) -> PathBuf {
     folder.join(STOP)
 }
 
-/// Takes away what the agent and `headroom train` made in a run's folder, and the folder if nothing else is in it.
+/// Takes away what the agent and `headroom train` made in a run's folder, and the folder if nothing else is in it. Of a
+/// link in its place the link alone: where it leads is the owner's.
 pub fn remove(folder: &Path) -> io::Result<()> {
+    if folder.is_symlink() {
+        // Windows removes a link to a folder as a folder.
+        return if cfg!(windows) { fs::remove_dir(folder) } else { fs::remove_file(folder) };
+    }
     let missing_is_good = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
@@ -129,6 +134,25 @@ mod tests {
         assert!(take_in(folder.path(), "cuda:1").expect("a file").is_some(), "another one");
         drop(first);
         assert!(take_in(folder.path(), "cuda:0").expect("a file").is_some());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn of_a_link_the_link_alone_is_removed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let elsewhere = root.path().join("elsewhere");
+        fs::create_dir(&elsewhere).expect("a folder");
+        for name in [CONFIG, checkpoint::FILE] {
+            fs::write(elsewhere.join(name), "x").expect("a file");
+        }
+        let run = of_run(root.path(), "ab12");
+        std::os::unix::fs::symlink(&elsewhere, &run).expect("a link");
+        remove(&run).expect("it goes");
+        assert!(!run.is_symlink() && elsewhere.join(CONFIG).exists() && elsewhere.join(checkpoint::FILE).exists());
+        // One that leads nowhere goes as well.
+        std::os::unix::fs::symlink(root.path().join("none"), &run).expect("a link");
+        remove(&run).expect("it goes");
+        assert!(!run.is_symlink());
     }
 
     #[test]

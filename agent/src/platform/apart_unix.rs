@@ -13,6 +13,20 @@ use rustix::{
 /// Whether a signal can ask a program to end.
 pub const CAN_ASK_TO_END: bool = true;
 
+/// Whether a program of its own can pass a child's output on to our terminal.
+pub const CAN_RELAY: bool = true;
+
+/// Gives this process a name in the system's list, of 15 bytes at most.
+pub fn name_process(name: &str) {
+    #[cfg(target_os = "linux")]
+    if let Ok(name) = std::ffi::CString::new(name) {
+        // It is a name, and nothing hangs on it.
+        let _ = rustix::thread::set_name(&name);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = name;
+}
+
 /// Sets a program apart that is to be started: it does that itself, by [`own_session`].
 pub fn apart(_: &mut Command) {}
 

@@ -9,6 +9,12 @@ use std::{
 /// Whether a signal can ask a program to end: Ctrl-C goes to those of one console alone.
 pub const CAN_ASK_TO_END: bool = false;
 
+/// Whether a program of its own can pass a child's output on: one that no Ctrl-C reaches has no console to write to.
+pub const CAN_RELAY: bool = false;
+
+/// Not known here.
+pub fn name_process(_: &str) {}
+
 /// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW`.
 const APART: u32 = 0x0000_0200 | 0x0800_0000;
 

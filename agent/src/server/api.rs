@@ -99,6 +99,12 @@ const ROUTES: &[Route] = &[
     Route { method: "GET", path: "/metrics", needs: VIEW, answer: || routing::get(metrics::answer) },
 ];
 
+/// Method and path of each, for tests of what all of them have in common.
+#[cfg(test)]
+pub fn routes_for_tests() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROUTES.iter().map(|route| (route.method, route.path))
+}
+
 /// The table as a router.
 pub fn routes(state: &Arc<State>) -> Router<Arc<State>> {
     let routes = ROUTES.iter().fold(Router::new(), |router, route| {
@@ -113,7 +119,7 @@ pub fn routes(state: &Arc<State>) -> Router<Arc<State>> {
 async fn check(
     Extract((state, needs, path)): Extract<(Arc<State>, Needs, &'static str)>,
     Peer(from): Peer,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let judged = (|| {
@@ -122,18 +128,20 @@ async fn check(
         if needs == Needs::Origin || request.headers().contains_key(header::ORIGIN) {
             state.hosts.judge_origin(request.headers())?;
         }
-        let Needs::Token(scope) = needs else { return query::check_names(path, request.uri()) };
+        let Needs::Token(scope) = needs else { return query::check_names(path, request.uri()).map(|()| None) };
         let grant = state.access.judge(bearer(request.headers())?, from)?;
         state.access.count(&grant)?;
         connection::keep(&request);
         if grant.scope < scope {
             return Err(Refusal::scope());
         }
-        query::check_names(path, request.uri())
+        query::check_names(path, request.uri()).map(|()| Some(grant.scope))
     })();
     match judged {
         Err(refusal) => refusal.into_response(),
-        Ok(()) => {
+        Ok(scope) => {
+            // What it reads of commands and configs depends on it.
+            scope.map(|scope| request.extensions_mut().insert(scope));
             let mut response = next.run(request).await;
             // What a token shows is nobody else's, not even a cache's.
             response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

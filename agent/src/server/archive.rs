@@ -14,7 +14,10 @@ use headroom_shared::protocol::{
 use tokio::task::spawn_blocking;
 
 use super::error::Refusal;
-use crate::store::{Card, Error, Store, Subject};
+use crate::store::{
+    Card, Error, Store, Subject,
+    printed::{Cursor, Page},
+};
 
 /// Whether settings that are kept are those that are to be changed; none are those that cannot be read.
 pub type IsExpected<'a> = &'a dyn Fn(Option<&Settings>) -> bool;
@@ -27,6 +30,8 @@ pub trait Archive: Debug + Send + Sync + 'static {
     fn run(&self, id: &str) -> Result<Run, Error>;
     /// [`Store::events`].
     fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error>;
+    /// [`Archive::printed`](crate::store::Archive::printed).
+    fn printed(&self, run: &str, after: Cursor) -> Result<Page, Error>;
     /// [`Store::last_event`].
     fn last_event(&self) -> Result<u64, Error>;
     /// [`Store::delete_run`].
@@ -60,6 +65,10 @@ impl Archive for Store {
 
     fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error> {
         self.events(run, after, n_max)
+    }
+
+    fn printed(&self, run: &str, after: Cursor) -> Result<Page, Error> {
+        self.archive().printed(run, after)
     }
 
     fn last_event(&self) -> Result<u64, Error> {

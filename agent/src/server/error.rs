@@ -279,7 +279,7 @@ pub async fn dress(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let refusal = response.extensions_mut().remove::<Refusal>();
     let Some(mut refusal) = refusal.filter(|_| for_programs) else { return response };
-    if spoken != Spoken::ENGLISH {
+    if !spoken.is_english() {
         spoken.sentence(&mut refusal.message);
     }
     let mut dressed = refusal.json();

@@ -24,7 +24,8 @@ const STRICT: [(HeaderName, &str); 5] = [
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 /// The page that others may show in theirs: it controls nothing and knows nothing of this machine. It shows itself too,
 /// as the preview of what it writes.
-const EMBEDDABLE: &str = "/embed.html";
+/// The server answers at both names.
+const EMBEDDABLE: [&str; 2] = ["/embed.html", "/embed"];
 const EMBEDDABLE_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
      connect-src 'self'; img-src 'self' data:; frame-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors *";
 /// The script that makes a frame of it.
@@ -40,10 +41,10 @@ pub async fn add(request: Request, next: Next) -> Response {
     for (name, value) in STRICT {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    if is_given && (path == EMBEDDABLE || path == EMBEDDING) {
+    if is_given && (EMBEDDABLE.contains(&&*path) || path == EMBEDDING) {
         headers.insert(CROSS_ORIGIN_RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
     }
-    if is_given && path == EMBEDDABLE {
+    if is_given && EMBEDDABLE.contains(&&*path) {
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(EMBEDDABLE_POLICY));
     }
     response

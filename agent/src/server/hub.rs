@@ -157,6 +157,10 @@ impl Hub {
             // Whoever came since waits for it too.
             let _ = self.0.live.send(text.unwrap_or_else(encode));
         }
+        // The clock was set back: what is kept is of times that are yet to come.
+        if recent.telemetry.back().is_some_and(|last| last.time_ms > telemetry.time_ms) {
+            recent.telemetry.clear();
+        }
         if recent.telemetry.len() == RECENT_MAX {
             recent.telemetry.pop_front();
         }

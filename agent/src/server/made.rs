@@ -1,6 +1,7 @@
 //! A past that is made up, and a state around it, for tests.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     net::SocketAddr,
     path::PathBuf,
@@ -28,7 +29,10 @@ use super::{
 };
 use crate::{
     foreman,
-    store::{Card, Error, Subject},
+    store::{
+        Card, Error, Subject,
+        printed::{Cursor, Page, Printed},
+    },
 };
 
 /// What is made up.
@@ -36,6 +40,8 @@ use crate::{
 pub struct Made {
     pub telemetry: Mutex<Vec<Telemetry>>,
     pub events: Mutex<Vec<Event>>,
+    /// Lines of figures by their run, and by the pages that they are read in.
+    pub printed: Mutex<BTreeMap<String, Vec<Vec<Printed>>>>,
     pub runs: Mutex<Vec<Run>>,
     pub cards: Mutex<Vec<Card>>,
     pub settings: Mutex<Settings>,
@@ -73,6 +79,11 @@ impl Archive for Made {
         self.check()?;
         let is_asked = |event: &&Event| event.id > after && run.is_none_or(|run| event.run.as_deref() == Some(run));
         Ok(locked(&self.events).iter().filter(is_asked).take(n_max).cloned().collect())
+    }
+
+    fn printed(&self, run: &str, after: Cursor) -> Result<Page, Error> {
+        self.check()?;
+        Ok(locked(&self.printed).get(run).map(|pages| Cursor::page_of(pages, after)).unwrap_or_default())
     }
 
     fn last_event(&self) -> Result<u64, Error> {

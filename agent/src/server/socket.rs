@@ -181,6 +181,7 @@ async fn stay<S, E>(socket: &mut S, state: &State, Greeted { grant, after, spoke
 where
     S: Stream<Item = Result<Message, E>> + Sink<Message> + Unpin,
 {
+    let spoken = spoken.of_scope(grant.scope);
     let Ok(_place) = state.viewers.try_acquire() else {
         return End::refused(RefusalCode::TooMany, text::TOO_MANY_VIEWERS);
     };

@@ -1,4 +1,5 @@
-//! The language that a viewer reads, and what is said to it of the agent's English sentences.
+//! The language that a viewer reads, and what is said to it of the agent's English sentences; and whether it reads the
+//! secrets of commands and configs (`secrets.rs`), which only the scope control does.
 //!
 //! History and the hub hold English, and numbers beside it. A sentence is put in another language where it leaves, so
 //! that what was kept yesterday is read in the language of today.
@@ -11,7 +12,7 @@ use axum::{
 };
 use headroom_shared::{
     protocol::{
-        ServerMessage,
+        Scope, ServerMessage,
         event::{Event, What},
         run::{PlanSummary, Run, Training},
         state::{DriverState, HistoryState, State},
@@ -20,23 +21,46 @@ use headroom_shared::{
 };
 use serde::Serialize;
 
-use super::hub::encoded;
+use super::{hub::encoded, secrets::Redact};
 
 /// Languages of one `Accept-Language` that are looked at: browsers send a handful.
 const ACCEPTED_MAX: usize = 32;
 
-/// A language of ours, by its place among [`LANGUAGES`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spoken(usize);
+/// A language of ours, by its place among [`LANGUAGES`], and whether secrets are redacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    language: usize,
+    scope: Scope,
+}
+
+impl Default for Spoken {
+    fn default() -> Self {
+        Self::ENGLISH
+    }
+}
 
 impl Spoken {
-    /// The one that everything is kept in.
-    pub const ENGLISH: Self = Self(0);
+    /// The one that everything is kept in, for the scope view.
+    pub const ENGLISH: Self = Self::of(0);
+
+    const fn of(language: usize) -> Self {
+        Self { language, scope: Scope::View }
+    }
+
+    /// It for a viewer of that scope.
+    pub const fn of_scope(self, scope: Scope) -> Self {
+        Self { scope, ..self }
+    }
+
+    /// Whether it is the language that everything is kept in.
+    pub const fn is_english(self) -> bool {
+        self.language == 0
+    }
 
     /// Of a code, as `de` or `zh-Hans-CN`; `None` where it is none of ours.
     pub fn of_code(code: &str) -> Option<Self> {
         let primary = code.split('-').next().unwrap_or_default();
-        LANGUAGES.iter().position(|language| language.code.eq_ignore_ascii_case(primary)).map(Self)
+        LANGUAGES.iter().position(|language| language.code.eq_ignore_ascii_case(primary)).map(Self::of)
     }
 
     /// What a request would rather read: of ours the one with the highest weight, else English.
@@ -56,9 +80,12 @@ impl Spoken {
         best.1
     }
 
-    /// Puts what is said into this language.
+    /// Puts what is said into this language, without the secrets that its scope does not read.
     pub fn say<T: Worded>(self, mut said: T) -> T {
-        if self != Self::ENGLISH {
+        if self.scope < Scope::Control {
+            said.redact();
+        }
+        if !self.is_english() {
             said.word(self);
         }
         said
@@ -66,7 +93,7 @@ impl Spoken {
 
     /// A sentence, or several.
     pub fn sentence(self, english: &mut String) {
-        *english = table(LANGUAGES[self.0].code).translated(english);
+        *english = table(LANGUAGES[self.language].code).translated(english);
     }
 }
 
@@ -74,12 +101,14 @@ impl<S: Sync> FromRequestParts<S> for Spoken {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of_headers(&parts.headers))
+        // The check before all routes put it there; where there is none, nothing but the least is read.
+        let scope = parts.extensions.get().copied().unwrap_or(Scope::View);
+        Ok(Self::of_headers(&parts.headers).of_scope(scope))
     }
 }
 
 /// What has sentences of the agent's in it.
-pub trait Worded {
+pub trait Worded: Redact {
     /// Whether it has any: what has none is encoded once for all.
     fn has_words(&self) -> bool;
     /// Puts them into a language.
@@ -96,6 +125,34 @@ impl<T: Worded> Worded for Vec<T> {
     }
 }
 
+impl Redact for PlanSummary {
+    fn redact(&mut self) {}
+}
+
+impl Redact for Training {
+    fn redact(&mut self) {}
+}
+
+impl Redact for State {
+    fn redact(&mut self) {}
+}
+
+impl Redact for ServerMessage {
+    fn redact(&mut self) {
+        match self {
+            Self::Hello(hello) => hello.runs.redact(),
+            Self::Event(event) => event.redact(),
+            Self::Past(past) => past.events.redact(),
+            Self::State(_)
+            | Self::Inventory { .. }
+            | Self::Telemetry(_)
+            | Self::Slow(_)
+            | Self::Lost { .. }
+            | Self::Refused(_) => {}
+        }
+    }
+}
+
 impl Worded for PlanSummary {
     fn has_words(&self) -> bool {
         self.recompute.is_some()
@@ -103,7 +160,7 @@ impl Worded for PlanSummary {
 
     fn word(&mut self, spoken: Spoken) {
         if let Some(levels) = &mut self.recompute {
-            *levels = table(LANGUAGES[spoken.0].code).translated_list(levels);
+            *levels = table(LANGUAGES[spoken.language].code).translated_list(levels);
         }
     }
 }
@@ -195,25 +252,42 @@ impl Worded for ServerMessage {
     }
 }
 
-/// A message as it goes to viewers: encoded once, or once for each language where it has sentences.
+/// A message as it goes to viewers: encoded once, or once for each language where it has sentences, and apart for each
+/// scope where it has secrets.
 #[derive(Clone, Debug)]
-pub struct Texts([Utf8Bytes; LANGUAGES.len()]);
+pub struct Texts {
+    /// With secrets redacted.
+    view: [Utf8Bytes; LANGUAGES.len()],
+    control: [Utf8Bytes; LANGUAGES.len()],
+}
 
 impl Texts {
     /// Of a message.
-    pub fn of<T: Clone + Serialize + Worded>(message: &T) -> Self {
-        let english = encoded(message);
-        let has_words = message.has_words();
-        Self(std::array::from_fn(|at| match Spoken(at) {
-            Spoken::ENGLISH => english.clone(),
-            spoken if has_words => encoded(&spoken.say(message.clone())),
-            _ => english.clone(),
-        }))
+    pub fn of<T: Clone + PartialEq + Serialize + Worded>(message: &T) -> Self {
+        let control = Self::of_languages(message);
+        let mut redacted = message.clone();
+        redacted.redact();
+        let view = if redacted == *message { control.clone() } else { Self::of_languages(&redacted) };
+        Self { view, control }
     }
 
-    /// It in a language.
+    fn of_languages<T: Clone + Serialize + Worded>(message: &T) -> [Utf8Bytes; LANGUAGES.len()] {
+        let english = encoded(message);
+        let has_words = message.has_words();
+        std::array::from_fn(|language| {
+            if language == 0 || !has_words {
+                return english.clone();
+            }
+            let mut said = message.clone();
+            said.word(Spoken::of(language));
+            encoded(&said)
+        })
+    }
+
+    /// It in a language, as its scope reads it.
     pub fn of_language(&self, spoken: Spoken) -> Utf8Bytes {
-        self.0[spoken.0].clone()
+        let texts = if spoken.scope < Scope::Control { &self.view } else { &self.control };
+        texts[spoken.language].clone()
     }
 }
 
@@ -227,7 +301,7 @@ mod tests {
     fn read(accepted: &str, code: &str) {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT_LANGUAGE, HeaderValue::from_str(accepted).expect("a header"));
-        assert_eq!(LANGUAGES[Spoken::of_headers(&headers).0].code, code, "{accepted}");
+        assert_eq!(LANGUAGES[Spoken::of_headers(&headers).language].code, code, "{accepted}");
     }
 
     #[test]
@@ -251,7 +325,8 @@ mod tests {
     fn what_has_no_sentence_is_encoded_once() {
         let event = |what| ServerMessage::Event(Event { id: 1, time_ms: 2, run: None, what });
         let texts = Texts::of(&event(What::CardLost { gpu: "GPU-1".to_owned() }));
-        assert!(texts.0.iter().all(|text| text.as_ptr() == texts.0[0].as_ptr()), "it is the same place");
+        let mut all = texts.view.iter().chain(&texts.control);
+        assert!(all.all(|text| text.as_ptr() == texts.view[0].as_ptr()), "it is the same place");
         let message = "The driver reported Xid 79 of its card: the GPU has fallen off the bus.".to_owned();
         let texts = Texts::of(&event(What::RunExplained { message, xid: Some(79) }));
         let german = Spoken::of_code("de-AT").expect("it is one of ours");

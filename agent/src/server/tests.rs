@@ -2,6 +2,7 @@
 
 mod crowd;
 mod hostile;
+mod secrets;
 pub mod talk;
 
 use tokio::{
@@ -59,6 +60,8 @@ async fn others_may_show_the_calculator_and_nothing_else() {
     for (path, framed, loaded) in [
         ("/embed.html", true, true),
         ("/embed.html?host=https%3A%2F%2Fdocs.example", true, true),
+        ("/embed", true, true),
+        ("/embed?lang=de", true, true),
         ("/headroom-calculator.js", false, true),
         ("/", false, false),
         ("/index.html", false, false),

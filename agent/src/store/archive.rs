@@ -20,6 +20,7 @@ use super::{
     alerts::{self, Kept},
     events,
     file::{HistoryFile, SET_ASIDE, Trouble},
+    printed::{self, Cursor, Page},
     queue::Queue,
     range::{self, Subject},
     resolution::Resolution,
@@ -122,6 +123,14 @@ impl Archive {
     /// History cannot be read.
     pub fn events(&self, run: Option<&str>, after: u64, n_max: usize) -> Result<Vec<Event>, Error> {
         self.ask(vec![], |connection| events::after(connection, run, after, n_max.min(EVENTS_MAX)))
+    }
+
+    /// Lines of figures that a run printed, from the first on or behind a page that was read.
+    ///
+    /// # Errors
+    /// History cannot be read.
+    pub fn printed(&self, run: &str, after: Cursor) -> Result<Page, Error> {
+        self.ask(Page::default(), |connection| printed::page(connection, run, after))
     }
 
     /// When a run last made progress; none where its newest events say nothing of that.

@@ -9,7 +9,7 @@ use headroom_shared::protocol::{
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::{
-    alerts,
+    alerts, printed,
     samples::{from_sql, to_sql},
     trainings,
 };
@@ -280,6 +280,7 @@ pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite:
     let name = run(transaction, id)?.map(|run| run.name);
     transaction.execute("DELETE FROM runs WHERE id = ?1", [id])?;
     transaction.execute("DELETE FROM events WHERE run = ?1", [id])?;
+    printed::delete(transaction, id)?;
     alerts::forget_run(transaction, id)?;
     trainings::forget(transaction, id)?;
     let Ok(json) = serde_json::to_string(&What::RunDeleted { name }) else { return Ok(()) };
@@ -287,7 +288,7 @@ pub fn delete(transaction: &Transaction<'_>, id: &str, now_ms: u64) -> rusqlite:
     transaction.execute(sql, (to_sql(now_ms), id, json)).map(|_| ())
 }
 
-fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
+pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     let what = row.get_ref(3)?.as_str()?;
     Ok(Event {
         id: from_sql(row.get(0)?),

@@ -242,6 +242,10 @@ fn fill(folder: &Path) -> rusqlite::Result<()> {
                 "INSERT INTO t WITH RECURSIVE r(x) AS (SELECT ?1 UNION ALL SELECT x + ?3 FROM r WHERE x + ?3 < ?2) SELECT x FROM r",
                 [from_ms, end_ms, step_ms].map(to_sql),
             )?;
+            connection.execute(
+                "INSERT OR REPLACE INTO facts VALUES ('cut_' || ?1, ?2)",
+                (resolution.table(group), to_sql(from_ms - START_MS)),
+            )?;
             let (table, is_full) = (resolution.table(group), resolution == Resolution::Full);
             let (keys, order) = if is_full { ("x, c.id", "x, c.id") } else { ("c.id, x", "c.id, x") };
             let columns = columns(group, is_full, step_ms);
@@ -250,6 +254,7 @@ fn fill(folder: &Path) -> rusqlite::Result<()> {
             ))?;
         }
     }
+    connection.execute("UPDATE spans SET end_ms = ?1", [to_sql(end_ms - 1)])?;
     connection.execute_batch("COMMIT")
 }
 

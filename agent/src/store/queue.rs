@@ -15,6 +15,8 @@ use headroom_shared::protocol::{
     gpu::Gpu,
 };
 
+use super::printed::{Figures, Printed, Unwritten};
+
 /// Moments of telemetry that wait at most: a minute's, in which a disk comes back or does not. The oldest go first.
 const TELEMETRY_MAX: usize = 600;
 /// Slow readings that wait at most: a minute's too.
@@ -23,6 +25,8 @@ const SLOW_MAX: usize = 60;
 const EVENTS_BYTES_MAX: usize = 64 << 20;
 /// Iterations leave this much of it to how the run ended.
 const ITERATIONS_BYTES_MAX: usize = EVENTS_BYTES_MAX / 4 * 3;
+/// Lines of figures that wait at most: what the fastest program prints in seconds. They take 64 MB.
+const PRINTED_MAX: usize = 400_000;
 /// What an event takes beside its text.
 const EVENT_BYTES: usize = 256;
 
@@ -67,14 +71,30 @@ impl<T: Clone> Lane<T> {
     }
 }
 
+/// Readings that wait.
+#[derive(Debug)]
+pub struct Waits<T> {
+    /// The readings, with their time by the wall clock.
+    pub read: Arc<T>,
+    /// Milliseconds that the program had run then.
+    pub since_start_ms: u64,
+}
+
+impl<T> Clone for Waits<T> {
+    fn clone(&self) -> Self {
+        Self { read: Arc::clone(&self.read), since_start_ms: self.since_start_ms }
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
-    telemetry: Lane<Arc<Telemetry>>,
-    slow: Lane<Arc<Slow>>,
+    telemetry: Lane<Waits<Telemetry>>,
+    slow: Lane<Waits<Slow>>,
     /// Telemetry of the last minute, written or not.
     recent: VecDeque<Arc<Telemetry>>,
     events: Lane<Arc<Waiting>>,
     events_bytes: usize,
+    printed: VecDeque<Unwritten>,
     inventory: Arc<Vec<Gpu>>,
     n_lost: u64,
     suspect: bool,
@@ -97,10 +117,12 @@ pub struct Written {
 pub struct Queue {
     inner: Mutex<Inner>,
     stopped: Condvar,
+    /// How long the program has run.
+    clock: Option<fn() -> Duration>,
 }
 
 impl Queue {
-    /// An empty one.
+    /// An empty one, of readings whose times are by a clock that is never set.
     pub fn new() -> Self {
         let inner = Inner {
             telemetry: Lane::new(),
@@ -108,12 +130,23 @@ impl Queue {
             recent: VecDeque::new(),
             events: Lane::new(),
             events_bytes: 0,
+            printed: VecDeque::new(),
             inventory: Arc::default(),
             n_lost: 0,
             suspect: false,
             stop: false,
         };
-        Self { inner: Mutex::new(inner), stopped: Condvar::new() }
+        Self { inner: Mutex::new(inner), stopped: Condvar::new(), clock: None }
+    }
+
+    /// Of readings that are put in as they are read, with a clock that only goes on: the wall clock may be set.
+    pub fn with_clock(self, since_start: fn() -> Duration) -> Self {
+        Self { clock: Some(since_start), ..self }
+    }
+
+    fn waits<T>(&self, read: Arc<T>, time_ms: u64) -> Waits<T> {
+        let since_start = self.clock.map(|since_start| since_start().as_millis());
+        Waits { read, since_start_ms: since_start.map_or(time_ms, |ms| u64::try_from(ms).unwrap_or(u64::MAX)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -133,24 +166,30 @@ impl Queue {
 
     /// Puts telemetry in; the oldest makes room.
     pub fn push_telemetry(&self, telemetry: Arc<Telemetry>) {
+        let waits = self.waits(Arc::clone(&telemetry), telemetry.time_ms);
         let mut inner = self.lock();
+        // The clock was set back: what is kept is of times that are yet to come.
+        if inner.recent.back().is_some_and(|last| last.time_ms > telemetry.time_ms) {
+            inner.recent.clear();
+        }
         if inner.recent.len() == TELEMETRY_MAX {
             inner.recent.pop_front();
         }
-        inner.recent.push_back(Arc::clone(&telemetry));
+        inner.recent.push_back(telemetry);
         if inner.telemetry.items.len() == TELEMETRY_MAX {
             inner.telemetry.pop();
         }
-        inner.telemetry.items.push_back(telemetry);
+        inner.telemetry.items.push_back(waits);
     }
 
     /// Puts slow readings in; the oldest make room.
     pub fn push_slow(&self, slow: Arc<Slow>) {
+        let waits = self.waits(Arc::clone(&slow), slow.time_ms);
         let mut inner = self.lock();
         if inner.slow.items.len() == SLOW_MAX {
             inner.slow.pop();
         }
-        inner.slow.items.push_back(slow);
+        inner.slow.items.push_back(waits);
     }
 
     /// Puts an event in; where there is no room it is counted as lost.
@@ -174,13 +213,53 @@ impl Queue {
         inner.events.items.push_back(Arc::new(Waiting { time_ms, run: run.map(str::to_owned), what, json, told }));
     }
 
+    /// Puts a line of figures in; where there is no room it is counted as left out.
+    pub fn push_printed(&self, at_ms: u64, run: &Arc<str>, figures: Figures) {
+        let mut inner = self.lock();
+        let has_room = inner.printed.len() < PRINTED_MAX;
+        let left_out = match figures {
+            Figures::LeftOut(n) => n,
+            Figures::Iteration(_) | Figures::Evaluation(_) if has_room => 0,
+            Figures::Iteration(_) | Figures::Evaluation(_) => 1,
+        };
+        if left_out == 0 {
+            inner.printed.push_back(Unwritten { run: Arc::clone(run), printed: Printed { at_ms, figures } });
+            return;
+        }
+        inner.n_lost = inner.n_lost.saturating_add(left_out);
+        if let Some(Unwritten { run: last, printed: Printed { figures: Figures::LeftOut(n), .. } }) =
+            inner.printed.back_mut()
+            && *last == *run
+        {
+            *n = n.saturating_add(left_out);
+        } else {
+            let figures = Figures::LeftOut(left_out);
+            inner.printed.push_back(Unwritten { run: Arc::clone(run), printed: Printed { at_ms, figures } });
+        }
+    }
+
+    /// Takes out the lines of figures that wait, at most so many.
+    pub fn take_printed(&self, n_max: usize) -> Vec<Unwritten> {
+        let mut inner = self.lock();
+        let n = inner.printed.len().min(n_max);
+        inner.printed.drain(..n).collect()
+    }
+
+    /// Puts lines back that could not be written, before those that came meanwhile.
+    pub fn put_back(&self, lines: Vec<Unwritten>) {
+        let mut inner = self.lock();
+        for line in lines.into_iter().rev() {
+            inner.printed.push_front(line);
+        }
+    }
+
     /// Telemetry that waits, and what [`Queue::wrote`] is told when it is written.
-    pub fn telemetry(&self) -> (Vec<Arc<Telemetry>>, u64) {
+    pub fn telemetry(&self) -> (Vec<Waits<Telemetry>>, u64) {
         self.lock().telemetry.first(TELEMETRY_MAX)
     }
 
     /// Slow readings that wait, and the same.
-    pub fn slow(&self) -> (Vec<Arc<Slow>>, u64) {
+    pub fn slow(&self) -> (Vec<Waits<Slow>>, u64) {
         self.lock().slow.first(SLOW_MAX)
     }
 
@@ -224,13 +303,16 @@ impl Queue {
     /// Events that were lost, and those that wait still.
     pub fn n_unwritten(&self) -> u64 {
         let inner = self.lock();
-        inner.n_lost + inner.events.items.len() as u64
+        inner.n_lost + inner.events.items.len() as u64 + inner.printed.len() as u64
     }
 
     /// Whether everything is written.
     pub fn is_empty(&self) -> bool {
         let inner = self.lock();
-        inner.events.items.is_empty() && inner.telemetry.items.is_empty() && inner.slow.items.is_empty()
+        inner.events.items.is_empty()
+            && inner.printed.is_empty()
+            && inner.telemetry.items.is_empty()
+            && inner.slow.items.is_empty()
     }
 
     /// A reader found the file damaged.
@@ -277,12 +359,12 @@ mod tests {
             queue.push_telemetry(telemetry(time_ms));
         }
         let (waiting, next) = queue.telemetry();
-        assert_eq!((waiting.len(), waiting[0].time_ms), (TELEMETRY_MAX, 5));
+        assert_eq!((waiting.len(), waiting[0].read.time_ms), (TELEMETRY_MAX, 5));
         // While those were being written, one more came and pushed out the first of them.
         queue.push_telemetry(telemetry(n + 5));
         queue.wrote(Written { telemetry: next, ..Written::default() });
         let (waiting, _) = queue.telemetry();
-        assert_eq!(waiting.iter().map(|telemetry| telemetry.time_ms).collect::<Vec<_>>(), [n + 5]);
+        assert_eq!(waiting.iter().map(|waits| waits.read.time_ms).collect::<Vec<_>>(), [n + 5]);
         assert_eq!(queue.recent_after(n + 3).len(), 2);
     }
 

@@ -4,10 +4,10 @@ use headroom_shared::protocol::history::{Group, History, POINTS_MAX, Series};
 use rusqlite::{Connection, Row};
 
 use super::{
-    resolution::{CUT_MS, Resolution},
-    rollup::floor,
+    resolution::Resolution,
     samples::{from_sql, gpu_row, to_sql},
     slow::HOST_ROW,
+    spans,
 };
 
 /// Widths of points: each is a multiple of the rows' that it is used on.
@@ -97,7 +97,7 @@ pub fn history(
     let group = subject.group;
     let row = subject.row(&transaction)?;
     let parts = match row {
-        Some(row) => parts(&transaction, group, row, from_ms, to_ms)?,
+        Some(_) => parts(&transaction, group, from_ms, to_ms)?,
         None => vec![],
     };
     let n_points = n_points.clamp(1, POINTS_MAX);
@@ -131,7 +131,7 @@ pub fn kept(
     let group = subject.group;
     let Some(row) = subject.row(&transaction)? else { return Ok(vec![]) };
     let mut kept = Vec::new();
-    for part in parts(&transaction, group, row, from_ms, to_ms)? {
+    for part in parts(&transaction, group, from_ms, to_ms)? {
         let step_ms = part.resolution.step_ms(group);
         // Samples at full rate are rows of their own, however close they came.
         let width_ms = if part.resolution == Resolution::Full { 1 } else { step_ms };
@@ -147,31 +147,27 @@ fn of_points(subject: Subject<'_>, (from_ms, to_ms): (u64, u64), step_ms: u64, p
     History { gpu: subject.gpu.to_owned(), from_ms, to_ms, step_ms, times_ms, series }
 }
 
-/// Which table has which part of the range, oldest first. A table is asked up to where a finer one begins: what was
-/// rolled up and is there at full rate still counts once.
+/// Which table has which part of the range, oldest first: the finest that has lost nothing of it. What was rolled up
+/// and is there at full rate still counts once.
 ///
 /// # Errors
 /// What SQLite says.
-fn parts(connection: &Connection, group: Group, gpu: i64, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<Part>> {
+fn parts(connection: &Connection, group: Group, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<Part>> {
+    let spans = spans::all(connection)?;
     let mut parts = Vec::new();
-    let mut until_ms = to_ms;
+    let mut left = spans::without(&[from_ms..to_ms], &[]);
     for resolution in Resolution::ALL {
-        let table = resolution.table(group);
-        // Cuts are at whole minutes; a table is whole from the minute on that its first row is in. At full rate the
-        // time leads the key, and the first row of any card tells it.
-        let sql = match resolution {
-            Resolution::Full => format!("SELECT min(time_ms) FROM {table} WHERE ?1 IS NOT NULL"),
-            Resolution::TenSeconds | Resolution::Minute => format!("SELECT min(time_ms) FROM {table} WHERE gpu = ?1"),
-        };
-        let first: Option<i64> = connection.query_row(&sql, [gpu], |row| row.get(0))?;
-        let Some(first_ms) = first.map(|first| floor(from_sql(first), CUT_MS)) else { continue };
-        let begin_ms = first_ms.max(from_ms);
-        if begin_ms < until_ms {
-            parts.push(Part { resolution, from_ms: begin_ms, to_ms: until_ms });
-            until_ms = begin_ms;
+        let cut_ms = spans::cut_at(connection, resolution, group)?;
+        let mut kept = spans::kept(&spans, cut_ms);
+        if resolution != Resolution::Minute {
+            // Where spans overlap, one may be cut off here and the other not: a coarser table has both.
+            kept = spans::without(&kept, &spans::cut(&spans, cut_ms));
         }
+        let here = spans::within(&left, &kept);
+        left = spans::without(&left, &here);
+        parts.extend(here.into_iter().map(|range| Part { resolution, from_ms: range.start, to_ms: range.end }));
     }
-    parts.reverse();
+    parts.sort_by_key(|part| part.from_ms);
     Ok(parts)
 }
 

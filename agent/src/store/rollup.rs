@@ -1,18 +1,20 @@
-//! Samples get coarser as they get older, and go at last: rolling up, and cutting off what is too old or too much.
+//! Samples get coarser as they get older, and go at last: rolling up, and cutting off what is too old or too much. Ages
+//! are counted in recorded time (`spans.rs`): no step of the wall clock makes a sample old.
 //!
 //! Ten seconds are made of samples at full rate, and a minute of its six rows of ten seconds. A bucket is written whole:
 //! doing it again gives the same row, so that it does not matter when the program was killed. Full rate is cut only where
 //! it was rolled up.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, ops::Range};
 
 use headroom_shared::protocol::history::Group;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{
-    FULL_MS, Keep,
+    FULL_MS, Keep, printed,
     resolution::{CUT_MS, Resolution},
     samples::{from_sql, to_sql},
+    spans,
 };
 
 /// Bits of throttle reasons that are looked at; nvml.h has nine.
@@ -76,23 +78,52 @@ pub fn reopen(transaction: &Transaction<'_>, oldest: &[(Group, u64)]) -> rusqlit
 /// # Errors
 /// What SQLite says.
 pub fn roll_up(transaction: &Transaction<'_>, group: Group, newest_ms: u64, now_ms: u64) -> rusqlite::Result<()> {
+    roll_up_until(transaction, group, newest_ms.max(now_ms.saturating_sub(SETTLED_MS)))
+}
+
+/// Rolls up all that is left of a span, which ended, and goes on at the begin of the next.
+///
+/// # Errors
+/// What SQLite says.
+pub fn pass_on(transaction: &Transaction<'_>, end_ms: u64, begin_ms: u64) -> rusqlite::Result<()> {
+    for group in Group::ALL {
+        roll_up_until(transaction, group, floor(end_ms, CUT_MS).saturating_add(CUT_MS))?;
+        for resolution in Resolution::ROLLED {
+            set_rolled_until(transaction, resolution, group, floor(begin_ms, resolution.step_ms(group)))?;
+        }
+    }
+    Ok(())
+}
+
+fn roll_up_until(transaction: &Transaction<'_>, group: Group, until_ms: u64) -> rusqlite::Result<()> {
     for resolution in Resolution::ROLLED {
-        let step_ms = resolution.step_ms(group);
-        let until_ms = floor(newest_ms.max(now_ms.saturating_sub(SETTLED_MS)), step_ms);
+        let until_ms = floor(until_ms, resolution.step_ms(group));
         let from_ms = rolled_until(transaction, resolution, group)?;
         if from_ms >= until_ms {
             continue;
         }
-        let mut insert = transaction.prepare_cached(&insert_sql(resolution, group))?;
-        insert.execute([to_sql(from_ms), to_sql(until_ms)])?;
+        let all = from_ms..until_ms;
+        // Where the clock was set back, a bucket may hold samples that are no longer there at the finer resolution.
+        let cut = spans::cut(&spans::all(transaction)?, spans::cut_at(transaction, finer(resolution), group)?);
+        let merged = spans::within(std::slice::from_ref(&all), &cut);
+        for (ranges, is_merged) in [(spans::without(&[all], &cut), false), (merged, true)] {
+            let mut insert = transaction.prepare_cached(&insert_sql(resolution, group, is_merged))?;
+            for Range { start, end } in ranges {
+                insert.execute([to_sql(start), to_sql(end)])?;
+            }
+        }
         set_rolled_until(transaction, resolution, group, until_ms)?;
     }
     Ok(())
 }
 
-fn insert_sql(resolution: Resolution, group: Group) -> String {
+fn finer(resolution: Resolution) -> Resolution {
+    if resolution == Resolution::Minute { Resolution::TenSeconds } else { Resolution::Full }
+}
+
+fn insert_sql(resolution: Resolution, group: Group, is_merged: bool) -> String {
     let (table, step_ms) = (resolution.table(group), resolution.step_ms(group));
-    let finer = if resolution == Resolution::Minute { Resolution::TenSeconds } else { Resolution::Full };
+    let finer = finer(resolution);
     // Of full rate the time leads the key, and of what was rolled up the card: one range a card.
     let of_cards = if finer == Resolution::Full { String::new() } else { format!("gpu IN ({}) AND ", rows_of(group)) };
     let from = finer.table(group);
@@ -103,45 +134,78 @@ fn insert_sql(resolution: Resolution, group: Group) -> String {
             let _ = write!(columns, "{or}max(throttle & {})", 1_u32 << bit);
         }
     }
+    let conflict = if is_merged { merge_sql(group) } else { String::new() };
+    let or_replace = if is_merged { "" } else { "OR REPLACE " };
     format!(
-        "INSERT OR REPLACE INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {columns} \
-         FROM {from} WHERE {of_cards}time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket"
+        "INSERT {or_replace}INTO {table} SELECT gpu, time_ms / {step_ms} * {step_ms} AS bucket, {columns} \
+         FROM {from} WHERE {of_cards}time_ms >= ?1 AND time_ms < ?2 GROUP BY gpu, bucket{conflict}"
     )
+}
+
+/// A bucket that is there already and the new one as one, as SQL.
+fn merge_sql(group: Group) -> String {
+    let mut columns: Vec<String> = Vec::new();
+    for metric in group.metrics() {
+        let c = metric.name();
+        columns.push(format!(
+            "{c}_n = {c}_n + excluded.{c}_n, {c}_min = min(ifnull({c}_min, excluded.{c}_min), ifnull(excluded.{c}_min, \
+             {c}_min)), {c}_max = max(ifnull({c}_max, excluded.{c}_max), ifnull(excluded.{c}_max, {c}_max)), {c}_mean = \
+             (ifnull({c}_mean, 0) * {c}_n + ifnull(excluded.{c}_mean, 0) * excluded.{c}_n) / nullif({c}_n + \
+             excluded.{c}_n, 0)"
+        ));
+    }
+    if group == Group::Fast {
+        columns.push("throttle = ifnull(throttle | excluded.throttle, ifnull(throttle, excluded.throttle))".to_owned());
+    }
+    format!(" ON CONFLICT (gpu, time_ms) DO UPDATE SET {}", columns.join(", "))
 }
 
 /// Cuts off what each resolution keeps no longer.
 ///
 /// # Errors
 /// What SQLite says.
-pub fn cut_old(transaction: &Transaction<'_>, keep: &Keep, now_ms: u64) -> rusqlite::Result<()> {
+pub fn cut_old(transaction: &Transaction<'_>, keep: &Keep) -> rusqlite::Result<()> {
+    let (recorded_ms, bound_ms) = (spans::recorded_ms(transaction)?, spans::cut_for_bound(transaction)?);
     for group in Group::ALL {
         for resolution in Resolution::ALL {
-            let mut until_ms = now_ms.saturating_sub(keep.of(resolution));
+            let mut cut_ms = recorded_ms.saturating_sub(keep.of(resolution));
             if resolution == Resolution::Full {
                 for rolled in Resolution::ROLLED {
-                    until_ms = until_ms.min(rolled_until(transaction, rolled, group)?);
+                    let rolled_ms = rolled_until(transaction, rolled, group)?;
+                    cut_ms = cut_ms.min(spans::recorded_at(transaction, rolled_ms)?);
                 }
             }
-            cut(transaction, resolution, group, until_ms)?;
+            cut(transaction, resolution, group, cut_ms.max(bound_ms))?;
         }
     }
-    Ok(())
+    spans::forget(transaction)
 }
 
-fn cut(transaction: &Transaction<'_>, resolution: Resolution, group: Group, until_ms: u64) -> rusqlite::Result<()> {
-    let until_ms = to_sql(floor(until_ms, CUT_MS));
+/// Cuts a table off at a recorded time.
+fn cut(transaction: &Transaction<'_>, resolution: Resolution, group: Group, cut_ms: u64) -> rusqlite::Result<()> {
+    // What was cut does not come back where an owner allows more.
+    let cut_ms = cut_ms.max(spans::cut_at(transaction, resolution, group)?);
+    let spans = spans::all(transaction)?;
+    if spans.is_empty() {
+        return Ok(());
+    }
     let table = resolution.table(group);
-    if resolution == Resolution::Full {
-        transaction.execute(&format!("DELETE FROM {table} WHERE time_ms < ?1"), [until_ms])?;
-    } else {
-        // The card leads the key: one range a card.
-        let mut gpus = transaction.prepare_cached(rows_of(group))?;
-        let gpus: Vec<i64> = gpus.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        for gpu in gpus {
-            transaction.execute(&format!("DELETE FROM {table} WHERE gpu = ?1 AND time_ms < ?2"), [gpu, until_ms])?;
+    let kept = spans::kept(&spans, cut_ms);
+    for Range { start, end } in spans::without(&[0..u64::MAX], &kept) {
+        let range = [to_sql(start), to_sql(end)];
+        if resolution == Resolution::Full {
+            transaction.execute(&format!("DELETE FROM {table} WHERE time_ms >= ?1 AND time_ms < ?2"), range)?;
+        } else {
+            // The card leads the key: one range a card.
+            let mut gpus = transaction.prepare_cached(rows_of(group))?;
+            let gpus: Vec<i64> = gpus.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let sql = format!("DELETE FROM {table} WHERE gpu = ?3 AND time_ms >= ?1 AND time_ms < ?2");
+            for gpu in gpus {
+                transaction.execute(&sql, [range[0], range[1], gpu])?;
+            }
         }
     }
-    Ok(())
+    spans::set_cut_at(transaction, resolution, group, cut_ms)
 }
 
 /// What a group's tables call cards, or the machine, as SQL.
@@ -157,20 +221,23 @@ const fn rows_of(group: Group) -> &'static str {
 ///
 /// # Errors
 /// What SQLite says.
-pub fn bound(connection: &mut Connection, keep: &Keep, now_ms: u64) -> rusqlite::Result<()> {
+pub fn bound(connection: &mut Connection, keep: &Keep) -> rusqlite::Result<()> {
     for _ in 0..CUTS_MAX {
-        if used_bytes(connection)? <= keep.bytes_max {
+        // What runs printed stays until they are deleted, and takes no room from samples.
+        if used_bytes(connection)?.saturating_sub(printed::bytes(connection)?) <= keep.bytes_max {
             break;
         }
-        let spared_ms = floor(now_ms.saturating_sub(FULL_MS), CUT_MS);
+        let recorded_ms = spans::recorded_ms(connection)?;
+        let spared_ms = recorded_ms.saturating_sub(FULL_MS);
         let Some(oldest_ms) = oldest(connection)?.filter(|oldest_ms| *oldest_ms < spared_ms) else { break };
-        let until_ms = (oldest_ms + ((now_ms - oldest_ms) / 16).max(CUT_MS)).min(spared_ms);
+        let cut_ms = (oldest_ms + ((recorded_ms - oldest_ms) / 16).max(CUT_MS)).min(spared_ms);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for group in Group::ALL {
             for resolution in Resolution::ALL {
-                cut(&transaction, resolution, group, until_ms)?;
+                cut(&transaction, resolution, group, cut_ms)?;
             }
         }
+        spans::forget(&transaction)?;
         transaction.commit()?;
     }
     let free = pragma(connection, "freelist_count")?;
@@ -183,19 +250,16 @@ pub fn bound(connection: &mut Connection, keep: &Keep, now_ms: u64) -> rusqlite:
     Ok(())
 }
 
-/// Time of the oldest row of any table of samples.
+/// Recorded time from which on any table has samples.
 fn oldest(connection: &Connection) -> rusqlite::Result<Option<u64>> {
-    let mut times = Vec::new();
+    let Some(first) = spans::all(connection)?.first().copied() else { return Ok(None) };
+    let mut cut_ms = u64::MAX;
     for group in Group::ALL {
-        times.push(format!("SELECT min(time_ms) AS t FROM {}", Resolution::Full.table(group)));
-        for resolution in Resolution::ROLLED {
-            let (table, rows) = (resolution.table(group), rows_of(group));
-            times.push(format!("SELECT (SELECT min(time_ms) FROM {table} WHERE gpu = id) AS t FROM ({rows})"));
+        for resolution in Resolution::ALL {
+            cut_ms = cut_ms.min(spans::cut_at(connection, resolution, group)?);
         }
     }
-    let sql = format!("SELECT min(t) FROM ({})", times.join(" UNION ALL "));
-    let oldest: Option<i64> = connection.query_row(&sql, [], |row| row.get(0))?;
-    Ok(oldest.map(from_sql))
+    Ok(Some(cut_ms.max(first.recorded_ms)))
 }
 
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {

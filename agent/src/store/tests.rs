@@ -1,8 +1,10 @@
 //! History as the parts around it see it, with a clock that the tests turn.
 
 mod alerts;
+mod clock;
 mod damage;
 mod kill;
+mod printed;
 mod rolling;
 mod runs;
 mod salvage;

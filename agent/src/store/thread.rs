@@ -12,7 +12,7 @@ use crate::clock::now_ms;
 
 /// How often it takes a turn: how late another program's event may be told.
 const TURN: Duration = Duration::from_millis(250);
-/// How long it goes on trying to write what waits when everything else has ended.
+/// How long it goes on trying to write what waits when everything else has ended, while nothing can be written.
 const LAST: Duration = Duration::from_secs(5);
 
 /// A thread that ends, at the latest, with this.
@@ -37,10 +37,14 @@ impl Thread {
                     break;
                 }
             }
-            let begin = Instant::now();
-            while !shared.is_empty() && begin.elapsed() < LAST {
-                thread::sleep(TURN / 5);
+            let (mut since, mut n_left) = (Instant::now(), shared.n_unwritten());
+            while !shared.is_empty() && since.elapsed() < LAST {
                 writer.turn(&shared, now_ms(), true, &tell);
+                if shared.n_unwritten() < n_left {
+                    (since, n_left) = (Instant::now(), shared.n_unwritten());
+                } else {
+                    thread::sleep(TURN / 5);
+                }
             }
         })?;
         Ok(Self { queue, handle: Mutex::new(Some(handle)) })

@@ -18,10 +18,12 @@ use super::{
     Keep, Told,
     events::{self, Batch},
     file::{HistoryFile, Identity, Trouble, Trust},
-    queue::{Queue, Written},
+    printed::{self, Unwritten},
+    queue::{Queue, Waits, Written},
     rollup,
     samples::{self, Places},
     slow,
+    spans::{Recorded, Writing},
 };
 use crate::platform::Process;
 use state::Health;
@@ -40,6 +42,8 @@ const LOOK_EVERY_MS: u64 = 2000;
 const SLEPT_MS: u64 = 10_000;
 /// Events that are written in one transaction, or told in one go, at most: a few milliseconds.
 const EVENTS_PER_TURN: usize = 2000;
+/// Lines of figures that are written in one transaction at most: a fraction of a second, in which others wait.
+const PRINTED_PER_TURN: usize = 100_000;
 
 /// Whose thread it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,8 @@ struct Open {
     /// The cards that have rows, and these.
     inventory: Arc<Vec<Gpu>>,
     places: Places,
+    /// The span that samples are written in.
+    writing: Writing,
 }
 
 /// When something was done last.
@@ -192,7 +198,7 @@ impl Writer {
             self.done.roll_up_ms = now_ms;
         }
         if is_due(self.done.tidy_ms, TIDY_EVERY_MS, now_ms) {
-            self.tidy(open, now_ms)?;
+            self.tidy(open)?;
             self.done.tidy_ms = now_ms;
         }
         if is_due(self.done.look_ms, LOOK_EVERY_MS, now_ms) {
@@ -226,18 +232,35 @@ impl Writer {
             data_version: 0,
             inventory: Arc::default(),
             places: Places::new(),
+            writing: Writing::default(),
         })
     }
 
     /// Writes what waits in one transaction; gives whether there were events among it.
     fn write(&mut self, open: &mut Open, queue: &Queue, now_ms: u64, flush: bool) -> Result<bool, Trouble> {
+        let printed = queue.take_printed(PRINTED_PER_TURN);
+        let written = self.write_with(open, queue, &printed, now_ms, flush);
+        if written.is_err() {
+            queue.put_back(printed);
+        }
+        written
+    }
+
+    fn write_with(
+        &mut self,
+        open: &mut Open,
+        queue: &Queue,
+        printed: &[Unwritten],
+        now_ms: u64,
+        flush: bool,
+    ) -> Result<bool, Trouble> {
         let (events, next_event) = queue.events(EVENTS_PER_TURN);
         let is_time = flush || is_due(self.done.telemetry_ms, TELEMETRY_EVERY_MS, now_ms);
         let (telemetry, next_telemetry) = if is_time { queue.telemetry() } else { (vec![], 0) };
         let (slow, next_slow) = if is_time { queue.slow() } else { (vec![], 0) };
         let is_seen = is_due(self.done.seen_ms, SEEN_EVERY_MS, now_ms)
             && self.watched.values().any(|run| !run.status.has_ended());
-        if events.is_empty() && telemetry.is_empty() && slow.is_empty() && !is_seen {
+        if events.is_empty() && printed.is_empty() && telemetry.is_empty() && slow.is_empty() && !is_seen {
             return Ok(false);
         }
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -248,17 +271,26 @@ impl Writer {
             Some(samples::places(&transaction, &inventory)?)
         };
         let places_now = places.as_ref().unwrap_or(&open.places);
-        for telemetry in &telemetry {
-            samples::insert(&transaction, places_now, telemetry)?;
+        let mut writing = open.writing;
+        writing.begin(&transaction)?;
+        let mut moments = Vec::with_capacity(telemetry.len() + slow.len());
+        for Waits { read, since_start_ms } in &telemetry {
+            samples::insert(&transaction, places_now, read)?;
+            moments.push(Recorded { time_ms: read.time_ms, since_start_ms: *since_start_ms });
         }
-        for slow in &slow {
-            slow::insert(&transaction, places_now, slow)?;
+        for Waits { read, since_start_ms } in &slow {
+            slow::insert(&transaction, places_now, read)?;
+            moments.push(Recorded { time_ms: read.time_ms, since_start_ms: *since_start_ms });
         }
-        let oldest_ms = telemetry.iter().map(|telemetry| telemetry.time_ms).min();
-        let oldest_slow_ms = slow.iter().map(|slow| slow.time_ms).min();
+        moments.sort_by_key(|moment| moment.since_start_ms);
+        writing.take(&transaction, &moments, |end_ms, begin_ms| rollup::pass_on(&transaction, end_ms, begin_ms))?;
+        let oldest_ms = telemetry.iter().map(|telemetry| telemetry.read.time_ms).min();
+        let oldest_slow_ms = slow.iter().map(|slow| slow.read.time_ms).min();
         let of_groups = [(Group::Fast, oldest_ms), (Group::Slow, oldest_slow_ms), (Group::Host, oldest_slow_ms)];
         let oldest: Vec<_> = of_groups.into_iter().filter_map(|(group, time_ms)| Some((group, time_ms?))).collect();
         rollup::reopen(&transaction, &oldest)?;
+        // Before the events: those of this version come behind the first line.
+        printed::insert(&transaction, printed, printed::ROWS_MAX)?;
         let mut batch = Batch::new(&transaction, now_ms);
         if self.role == Role::Watcher {
             batch = batch.of_watcher(self.process.as_ref());
@@ -279,12 +311,13 @@ impl Writer {
         batch.finish()?;
         transaction.commit()?;
 
+        open.writing = writing;
         queue.wrote(Written { telemetry: next_telemetry, slow: next_slow, events: next_event });
         if let Some(places) = places {
             (open.inventory, open.places) = (inventory, places);
         }
-        self.newest_ms = telemetry.last().map_or(self.newest_ms, |telemetry| telemetry.time_ms);
-        self.newest_slow_ms = slow.last().map_or(self.newest_slow_ms, |slow| slow.time_ms);
+        self.newest_ms = telemetry.last().map_or(self.newest_ms, |telemetry| telemetry.read.time_ms);
+        self.newest_slow_ms = slow.last().map_or(self.newest_slow_ms, |slow| slow.read.time_ms);
         self.told_before.extend(told_before);
         if is_time {
             self.done.telemetry_ms = now_ms;
@@ -301,11 +334,11 @@ impl Writer {
     }
 
     /// Cuts off what is old.
-    fn tidy(&self, open: &mut Open, now_ms: u64) -> Result<(), Trouble> {
+    fn tidy(&self, open: &mut Open) -> Result<(), Trouble> {
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        rollup::cut_old(&transaction, &self.keep, now_ms)?;
+        rollup::cut_old(&transaction, &self.keep)?;
         transaction.commit()?;
-        rollup::bound(&mut open.connection, &self.keep, now_ms)?;
+        rollup::bound(&mut open.connection, &self.keep)?;
         Ok(())
     }
 

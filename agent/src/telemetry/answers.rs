@@ -1,4 +1,4 @@
-//! What NVML answers, as readings: the one place where its errors become reasons.
+//! What NVML answers, as readings: the one place where its errors become reasons, and so do values that no card has.
 
 use headroom_shared::{
     protocol::reading::{Reading, Why},
@@ -12,6 +12,39 @@ mod code {
     pub const DEPRECATED: u32 = 26;
     pub const NOT_READY: u32 = 27;
     pub const GPU_NOT_FOUND: u32 = 28;
+}
+
+/// The most that a card of today or of the next ten years can answer; more is a driver's error, and no reading.
+pub mod most {
+    /// Bytes of memory: 16 TiB. The largest card has 0.3.
+    pub const MEMORY_BYTES: u64 = 16 << 40;
+    /// Percent of a time.
+    pub const PERCENT: u32 = 100;
+    /// Percent of a fan's speed, which NVML allows above 100.
+    pub const FAN_PERCENT: u32 = 200;
+    /// Milliwatts: 20 kW. The largest card takes 1.4.
+    pub const MILLIWATTS: u32 = 20_000_000;
+    /// Degrees Celsius. Cards shut down at about 100.
+    pub const CELSIUS: u32 = 250;
+    /// Megahertz of a clock. Memory has up to 15,000.
+    pub const MHZ: u32 = 100_000;
+    /// Kilobytes a second over PCIe: 1 TB/s. Generation 7 has a quarter of it.
+    pub const PCIE_KILOBYTES_PER_SECOND: u32 = 1_000_000_000;
+    /// Generation of PCIe.
+    pub const PCIE_GENERATION: u32 = 16;
+    /// Lanes of PCIe.
+    pub const PCIE_LANES: u32 = 64;
+    /// Millijoules since the driver was loaded: 20 kW for 150 years.
+    pub const MILLIJOULES: u64 = 100_000_000_000_000_000;
+    /// Errors of memory: a thousand a second for 30,000 years.
+    pub const ECC_ERRORS: u64 = 1_000_000_000_000_000;
+    /// Each number of a compute capability.
+    pub const COMPUTE_CAPABILITY: u32 = 99;
+}
+
+/// A value as a reading, where a card can have it.
+pub fn plausible<T: PartialOrd>(value: T, most: T) -> Reading<T> {
+    if value <= most { Reading::Is(value) } else { Reading::missing(Why::Implausible) }
 }
 
 /// More than one reading that is missing.
@@ -33,6 +66,14 @@ impl Answers {
     /// An answer as a reading.
     pub fn reading<T>(&mut self, answer: Result<T, NvmlError>) -> Reading<T> {
         answer.map_err(|error| self.why(&error)).into()
+    }
+
+    /// An answer as a reading, where a card can have so much.
+    pub fn bounded<T: PartialOrd>(&mut self, answer: Result<T, NvmlError>, most: T) -> Reading<T> {
+        match self.reading(answer) {
+            Reading::Is(value) => plausible(value, most),
+            missing => missing,
+        }
     }
 
     /// Why there is no answer.

@@ -1,33 +1,63 @@
-//! When things are read: times that never go back, and ticks that do not drift.
+//! When things are read: times that follow the wall clock, and ticks that do not drift.
 
 use std::time::{Duration, Instant};
 
-/// A moment, by both of the machine's clocks.
+use crate::clock::Moment;
+
+/// A backward step of the wall clock that is followed at once, and a forward step that is worth an event. Less is what
+/// time servers correct: after a smaller step back, time runs at half speed until the clock has caught up.
+pub const STEP_MS: u64 = 5000;
+
+/// The wall clock was set, forward or back, by [`STEP_MS`] or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Milliseconds since 1970: what a person sets, forward and back.
-    pub wall_ms: u64,
-    /// Since reading began, by the clock that only goes on.
-    pub since_start: Duration,
+pub struct Step {
+    /// What it would have shown.
+    pub from_ms: u64,
+    /// What it shows.
+    pub to_ms: u64,
 }
 
-/// Times of one session: the wall's, except where that would go back.
+/// Times of one thread's readings: the wall clock's. They go back only where that was set back by [`STEP_MS`] or more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    last: Option<Moment>,
+    last: Option<Last>,
+    step: Option<Step>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    wall_ms: u64,
+    since_start: Duration,
+    time_ms: u64,
 }
 
 impl Times {
-    /// The time of a moment: always later than the one before.
+    /// The time of a moment: later than the one before, or that of a clock that was set back.
     pub fn time_ms(&mut self, now: Moment) -> u64 {
-        let time_ms = self.last.map_or(now.wall_ms, |last| {
+        let mut time_ms = now.wall_ms;
+        if let Some(last) = self.last {
             let passed = now.since_start.saturating_sub(last.since_start).as_millis();
-            let passed_ms = u64::try_from(passed).unwrap_or(u64::MAX).max(1);
-            // Forward at once, as after a night asleep, in which the other clock stood still.
-            now.wall_ms.max(last.wall_ms.saturating_add(passed_ms))
-        });
-        self.last = Some(Moment { wall_ms: time_ms, since_start: now.since_start });
+            let passed_ms = u64::try_from(passed).unwrap_or(u64::MAX);
+            let expected_ms = last.wall_ms.saturating_add(passed_ms);
+            // Several small steps back can add up to a large one.
+            let is_set_back = last.time_ms.saturating_sub(now.wall_ms) >= STEP_MS;
+            if is_set_back || now.wall_ms.abs_diff(expected_ms) >= STEP_MS {
+                self.step = Some(Step {
+                    from_ms: if is_set_back { expected_ms.max(last.time_ms) } else { expected_ms },
+                    to_ms: now.wall_ms,
+                });
+            }
+            if !is_set_back && time_ms <= last.time_ms {
+                time_ms = last.time_ms.saturating_add((passed_ms / 2).max(1));
+            }
+        }
+        self.last = Some(Last { wall_ms: now.wall_ms, since_start: now.since_start, time_ms });
         time_ms
+    }
+
+    /// The step of the wall clock before the last moment, once.
+    pub const fn take_step(&mut self) -> Option<Step> {
+        self.step.take()
     }
 }
 
@@ -60,16 +90,46 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    const T: u64 = 1_795_000_000_000;
+    const YEAR_MS: u64 = 365 * 24 * 3_600_000;
+
+    /// Times of moments, each by what the wall clock shows and how long the program runs, in milliseconds; and the steps.
+    fn times(moments: &[(u64, u64)]) -> (Vec<u64>, Vec<Step>) {
+        let (mut times, mut steps) = (Times::default(), Vec::new());
+        let all = moments.iter().map(|&(wall_ms, since_ms)| {
+            let time_ms = times.time_ms(Moment { wall_ms, since_start: Duration::from_millis(since_ms) });
+            steps.extend(times.take_step());
+            time_ms
+        });
+        (all.collect(), steps)
+    }
+
     #[test]
-    fn time_never_goes_back_and_never_stands() {
-        let mut times = Times::default();
-        let mut at =
-            |wall_ms, since_ms| times.time_ms(Moment { wall_ms, since_start: Duration::from_millis(since_ms) });
-        assert_eq!(at(10_000, 0), 10_000);
-        assert_eq!(at(10_100, 100), 10_100);
-        assert_eq!(at(3_000, 200), 10_200, "somebody set the clock back");
-        assert_eq!(at(3_000, 200), 10_201);
-        assert_eq!(at(90_000, 300), 90_000, "the machine slept");
+    fn time_is_the_walls_and_never_stands() {
+        let (all, steps) = times(&[(T, 0), (T + 100, 100), (T + 100, 100), (T + 300, 300)]);
+        assert_eq!(all, [T, T + 100, T + 101, T + 300]);
+        assert_eq!(steps, []);
+    }
+
+    #[test]
+    fn a_small_step_back_slows_time_down_until_the_clock_has_caught_up() {
+        let moments: Vec<(u64, u64)> =
+            (0..100).map(|n| (T + 100 * n - if n < 3 { 0 } else { 2000 }, 100 * n)).collect();
+        let (all, steps) = times(&moments);
+        assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+        assert_eq!(all.last(), moments.last().map(|(wall_ms, _)| wall_ms), "it caught up");
+        assert_eq!(all.iter().zip(&moments).filter(|(time_ms, (wall_ms, _))| *time_ms != wall_ms).count(), 39);
+        assert_eq!(steps, []);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_followed_at_once_both_ways() {
+        let (all, steps) =
+            times(&[(T, 0), (T + YEAR_MS + 100, 100), (T + YEAR_MS + 200, 200), (T + 300, 300), (T + 400, 400)]);
+        assert_eq!(all, [T, T + YEAR_MS + 100, T + YEAR_MS + 200, T + 300, T + 400]);
+        let forward = Step { from_ms: T + 100, to_ms: T + YEAR_MS + 100 };
+        let back = Step { from_ms: T + YEAR_MS + 300, to_ms: T + 300 };
+        assert_eq!(steps, [forward, back]);
     }
 
     #[test]

@@ -13,7 +13,10 @@ use nvml_wrapper::{
     error::NvmlError,
 };
 
-use super::{answers::Answers, sample::memory};
+use super::{
+    answers::{Answers, most, plausible},
+    sample::memory,
+};
 
 /// Links of a card at most, as in nvml.h: `NVML_NVLINK_MAX_LINKS`.
 const NVLINKS_MAX: u32 = 18;
@@ -29,14 +32,18 @@ pub fn read(device: &Device<'_>, index: u32, uuid: String, answers: &mut Answers
         uuid,
         name,
         present: true,
-        memory_total_bytes: memory.map(|memory| memory.total_bytes),
-        compute_capability: answers.reading(compute_capability(device)),
-        power_limit_watts: answers.reading(device.enforced_power_limit()).map(watts),
-        power_limit_max_watts: constraints.map(|constraints| watts(constraints.max_limit)),
+        memory_total_bytes: memory.and_then(|memory| plausible(memory.total_bytes, most::MEMORY_BYTES)),
+        compute_capability: answers
+            .reading(compute_capability(device))
+            .and_then(|(major, minor)| plausible(major.max(minor), most::COMPUTE_CAPABILITY).map(|_| (major, minor))),
+        power_limit_watts: answers.bounded(device.enforced_power_limit(), most::MILLIWATTS).map(watts),
+        power_limit_max_watts: constraints
+            .and_then(|constraints| plausible(constraints.max_limit, most::MILLIWATTS))
+            .map(watts),
         temperature_slowdown_celsius: threshold(device, TemperatureThreshold::Slowdown, answers),
         temperature_shutdown_celsius: threshold(device, TemperatureThreshold::Shutdown, answers),
-        clock_sm_max_mhz: answers.reading(device.max_clock_info(Clock::SM)).map(u64::from),
-        clock_memory_max_mhz: answers.reading(device.max_clock_info(Clock::Memory)).map(u64::from),
+        clock_sm_max_mhz: answers.bounded(device.max_clock_info(Clock::SM), most::MHZ).map(u64::from),
+        clock_memory_max_mhz: answers.bounded(device.max_clock_info(Clock::Memory), most::MHZ).map(u64::from),
         mig_enabled: answers.reading(device.mig_mode()).map(|mode| mode.current != 0),
         nvlinks_active: answers.reading(nvlinks(device)),
         pci_bus_id: answers.reading(device.pci_info()).map(|pci| short_bus_id(&pci.bus_id)),
@@ -81,7 +88,7 @@ pub fn watts(milliwatts: u32) -> f64 {
 }
 
 fn threshold(device: &Device<'_>, threshold: TemperatureThreshold, answers: &mut Answers) -> Reading<u64> {
-    answers.reading(device.temperature_threshold(threshold)).map(u64::from)
+    answers.bounded(device.temperature_threshold(threshold), most::CELSIUS).map(u64::from)
 }
 
 /// Counts the links that are up. A card has fewer than the most there can be, and says of the first it does not have

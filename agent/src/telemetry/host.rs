@@ -8,6 +8,8 @@ use headroom_shared::protocol::{
 };
 use sysinfo::System;
 
+use crate::platform::disk;
+
 /// Reads the machine.
 #[derive(Debug)]
 pub struct Host {
@@ -48,32 +50,6 @@ impl Host {
             disk_total_bytes: reading(disk.map(|disk| disk.total_bytes)),
         }
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Disk {
-    free_bytes: u64,
-    total_bytes: u64,
-}
-
-/// The folder's own disk is asked, and no other: one that hangs, as a network's may, is none of ours.
-#[cfg(unix)]
-fn disk(folder: &std::path::Path) -> Option<Disk> {
-    let disk = rustix::fs::statvfs(folder).ok()?;
-    Some(Disk {
-        // What a program may still write; the administrator's reserve is not in it.
-        free_bytes: disk.f_bavail.checked_mul(disk.f_frsize)?,
-        total_bytes: disk.f_blocks.checked_mul(disk.f_frsize)?,
-    })
-}
-
-#[cfg(not(unix))]
-fn disk(folder: &std::path::Path) -> Option<Disk> {
-    let folder = std::path::absolute(folder).ok()?;
-    let disks = sysinfo::Disks::new_with_refreshed_list().ok()?;
-    let of_folder = disks.iter().filter(|disk| folder.starts_with(disk.mount_point()));
-    let disk = of_folder.max_by_key(|disk| disk.mount_point().components().count())?;
-    Some(Disk { free_bytes: disk.available_space(), total_bytes: disk.total_space() })
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use serde::Serialize;
 use super::{
     Observed, Options,
     answers::Answers,
-    clock::Moment,
     host::Host,
     reader::Reader,
     sample,
@@ -34,7 +33,7 @@ use super::{
     slow::SlowReader,
     start,
 };
-use crate::clock::now_ms;
+use crate::clock::{Moment, now_ms};
 
 /// How often a reading is asked for its cost.
 const ROUNDS: usize = 21;
@@ -82,7 +81,6 @@ struct Cost {
 pub fn measure(library: Option<PathBuf>, seconds: u64) -> Result<(String, Figures), String> {
     let shared = Arc::new(Shared::default());
     let mut reader = Reader::new(library.clone(), Arc::clone(&shared));
-    let begin = Instant::now();
     // Moments that are a tenth of a second apart for the reader, without waiting for them.
     let mut tenths = 0;
     let mut read = |reader: &mut Reader| {
@@ -99,7 +97,7 @@ pub fn measure(library: Option<PathBuf>, seconds: u64) -> Result<(String, Figure
     drop(attached);
     let (moment_micros, moment_micros_max) = rounds(ROUNDS, || drop(read(&mut reader)));
     let mut slow = SlowReader::new(shared, Host::new(PathBuf::from(".")));
-    let mut read_slow = || slow.read(Moment { wall_ms: now_ms(), since_start: begin.elapsed() });
+    let mut read_slow = || slow.read(Moment::now());
     let (slow_moment_micros, _) = rounds(SLOW_ROUNDS, || drop(read_slow()));
     let (core_percent, seconds, moments) = at_its_pace(library, Duration::from_secs(seconds))?;
     let figures = Figures {

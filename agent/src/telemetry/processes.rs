@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headroom_shared::protocol::reading::{Reading, Why};
 use nvml_wrapper::{Device, enums::device::UsedGpuMemory, error::NvmlError, struct_wrappers::device::ProcessInfo};
 
-use super::answers::Answers;
+use super::answers::{Answers, most, plausible};
 
 /// A process on a card.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +80,8 @@ fn merge(lists: &[Vec<ProcessInfo>], hidden: Why) -> Vec<User> {
     }
     let mut users: Vec<(u32, Option<u64>)> = users.into_iter().collect();
     users.sort_by_key(|(pid, used)| (std::cmp::Reverse(*used), *pid));
-    let reading = |used: Option<u64>| used.map_or(Reading::missing(hidden), Reading::Is);
+    let reading =
+        |used: Option<u64>| used.map_or(Reading::missing(hidden), |bytes| plausible(bytes, most::MEMORY_BYTES));
     users.into_iter().map(|(pid, used)| User { pid, memory_used_bytes: reading(used) }).collect()
 }
 

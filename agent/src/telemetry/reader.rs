@@ -13,11 +13,13 @@ use headroom_shared::{
 };
 use nvml_wrapper::{cuda_driver_version_major, cuda_driver_version_minor};
 
+use crate::clock::Moment;
+
 use super::{
     Observed,
     answers::{Answers, Trouble, refused},
     cards::{Cards, Place},
-    clock::{Moment, Times},
+    clock::Times,
     handles::Handles,
     library::{self, Absent, Library},
     sample,

@@ -12,14 +12,22 @@ use nvml_wrapper::{
     error::{NvmlError, nvml_sym, nvml_try},
 };
 
-use super::{answers::Answers, facts::watts};
+use super::{
+    answers::{Answers, most, plausible},
+    facts::watts,
+};
 
 /// Reads a card.
 pub fn read(device: &Device<'_>, gpu: u32, answers: &mut Answers) -> Sample {
     let memory = answers.reading(memory(device));
     let rates = answers.reading(device.utilization_rates());
     let (memory_used_bytes, memory_free_bytes, memory_reserved_bytes) = match memory {
-        Reading::Is(memory) => (Reading::Is(memory.used_bytes), Reading::Is(memory.free_bytes), memory.reserved_bytes),
+        Reading::Is(memory) => {
+            // Of a whole that cannot be, no part is believed.
+            let total = plausible(memory.total_bytes, most::MEMORY_BYTES);
+            let part = |bytes| total.clone().and_then(|total| plausible(bytes, total));
+            (part(memory.used_bytes), part(memory.free_bytes), memory.reserved_bytes.and_then(part))
+        }
         Reading::Missing { missing: why } => (Reading::missing(why), Reading::missing(why), Reading::missing(why)),
     };
     Sample {
@@ -27,12 +35,12 @@ pub fn read(device: &Device<'_>, gpu: u32, answers: &mut Answers) -> Sample {
         memory_used_bytes,
         memory_free_bytes,
         memory_reserved_bytes,
-        utilization_percent: rates.clone().map(|rates| u64::from(rates.gpu)),
-        memory_utilization_percent: rates.map(|rates| u64::from(rates.memory)),
-        power_watts: answers.reading(device.power_usage()).map(watts),
-        clock_sm_mhz: answers.reading(device.clock_info(Clock::SM)).map(u64::from),
-        clock_memory_mhz: answers.reading(device.clock_info(Clock::Memory)).map(u64::from),
-        temperature_celsius: answers.reading(device.temperature(TemperatureSensor::Gpu)).map(u64::from),
+        utilization_percent: rates.clone().and_then(|rates| plausible(rates.gpu, most::PERCENT)).map(u64::from),
+        memory_utilization_percent: rates.and_then(|rates| plausible(rates.memory, most::PERCENT)).map(u64::from),
+        power_watts: answers.bounded(device.power_usage(), most::MILLIWATTS).map(watts),
+        clock_sm_mhz: answers.bounded(device.clock_info(Clock::SM), most::MHZ).map(u64::from),
+        clock_memory_mhz: answers.bounded(device.clock_info(Clock::Memory), most::MHZ).map(u64::from),
+        temperature_celsius: answers.bounded(device.temperature(TemperatureSensor::Gpu), most::CELSIUS).map(u64::from),
         throttle: answers.reading(device.current_throttle_reasons()).map(|reasons| reasons.bits()),
     }
 }

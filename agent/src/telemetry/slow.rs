@@ -14,9 +14,11 @@ use nvml_wrapper::{
     error::NvmlError,
 };
 
+use crate::clock::Moment;
+
 use super::{
-    answers::Answers,
-    clock::{Moment, Times},
+    answers::{Answers, most, plausible},
+    clock::{Step, Times},
     host::Host,
     names::Names,
     processes::{User, users},
@@ -36,6 +38,11 @@ impl SlowReader {
     /// Reads the cards that the other thread sees, and the machine around them.
     pub fn new(shared: Arc<Shared>, host: Host) -> Self {
         Self { shared, host, names: Names::default(), times: Times::default() }
+    }
+
+    /// The step of the machine's clock before the last moment, once.
+    pub const fn take_step(&mut self) -> Option<Step> {
+        self.times.take_step()
     }
 
     /// What is to be told of this moment. A card that does not answer is left out; the other thread tells of it.
@@ -61,20 +68,25 @@ impl SlowReader {
 
 /// Reads a card, all but its processes.
 fn sample(device: &Device<'_>, gpu: u32, answers: &mut Answers) -> SlowSample {
-    let mut pcie = |counter| answers.reading(device.pcie_throughput(counter)).map(bytes_per_second);
+    let mut pcie = |counter| {
+        answers.bounded(device.pcie_throughput(counter), most::PCIE_KILOBYTES_PER_SECOND).map(bytes_per_second)
+    };
     let (pcie_receive, pcie_send) = (pcie(PcieUtilCounter::Receive), pcie(PcieUtilCounter::Send));
-    let mut ecc = |error| answers.reading(device.total_ecc_errors(error, EccCounter::Volatile));
+    let mut ecc = |error| answers.bounded(device.total_ecc_errors(error, EccCounter::Volatile), most::ECC_ERRORS);
     let (ecc_corrected, ecc_uncorrected) = (ecc(MemoryError::Corrected), ecc(MemoryError::Uncorrected));
     SlowSample {
         gpu,
-        fan_percent: answers.reading(device.fan_speed(0)).map(u64::from),
+        fan_percent: answers.bounded(device.fan_speed(0), most::FAN_PERCENT).map(u64::from),
         // NVML's millijoules.
         energy_joules: answers
-            .reading(device.total_energy_consumption())
+            .bounded(device.total_energy_consumption(), most::MILLIJOULES)
             .map(|millijoules| millijoules as f64 / 1000.0),
         pcie_receive_bytes_per_second: pcie_receive,
         pcie_send_bytes_per_second: pcie_send,
-        pcie_link: answers.reading(pcie_link(device)),
+        pcie_link: answers.reading(pcie_link(device)).and_then(|(generation, lanes)| {
+            let generation = plausible(generation, most::PCIE_GENERATION);
+            generation.and_then(|generation| plausible(lanes, most::PCIE_LANES).map(|lanes| (generation, lanes)))
+        }),
         ecc_corrected,
         ecc_uncorrected,
         processes: Reading::missing(Why::NotYet),

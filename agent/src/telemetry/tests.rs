@@ -16,7 +16,9 @@ use headroom_shared::protocol::{
 };
 use tempfile::TempDir;
 
-use super::{Observed, clock::Moment, host::Host, reader::Reader, shared::Shared, slow::SlowReader};
+use crate::clock::Moment;
+
+use super::{Observed, host::Host, reader::Reader, shared::Shared, slow::SlowReader};
 
 const START_MS: u64 = 1_795_000_000_000;
 

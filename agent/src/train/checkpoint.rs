@@ -5,10 +5,15 @@
 //! header. As it is one file, renaming it into place replaces everything at once. The weights come first, so that a
 //! page reads them alone.
 //!
+//! `ckpt.safetensors` is the checkpoint saved last, which a resumed run starts from. Once the run saves one whose
+//! validation loss is no improvement, the best one stays beside it as `ckpt.best.safetensors`.
+//!
 //! What trains, and when it saves, is not known here.
 
+mod choice;
 mod error;
 mod format;
+mod space;
 mod store;
 
 use std::collections::BTreeMap;
@@ -16,14 +21,18 @@ use std::collections::BTreeMap;
 use headroom_kernels::{rng::Stream, weights::Tokenizer};
 use headroom_shared::gpt::GptConfig;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+pub use choice::{Which, chosen, find, unconverted};
 pub use error::{CheckpointError, Part};
 pub use format::{load, load_meta, load_weights};
+pub use space::{Needed, free_bytes, needed};
 pub use store::{Store, Written};
 
-/// The checkpoint's name in its folder.
+/// The name of the checkpoint that was saved last.
 pub const FILE: &str = "ckpt.safetensors";
+/// The name of the checkpoint with the lowest validation loss, where that is another one.
+pub const BEST: &str = "ckpt.best.safetensors";
 
 /// Everything of a run but its tensors.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,11 +56,41 @@ pub struct State {
     pub optimizer_step: u64,
     /// nanoGPT's `best_val_loss`; none before the first evaluation.
     pub best_val_loss: Option<f64>,
+    /// The validation loss of exactly these weights; none where they were saved without an evaluation.
+    #[serde(default)]
+    pub val_loss: Option<f64>,
     /// Every stream of random numbers, by what it is for.
     pub streams: BTreeMap<String, StreamState>,
     /// Where the data loader is, in its own words.
     #[serde(default)]
     pub data: Value,
+}
+
+impl State {
+    /// The state with the most digits that a run can have, whose checkpoint is as long as any.
+    #[must_use]
+    pub fn longest(dataset: &str) -> Self {
+        // The longest text of any float of 64 bits.
+        let loss = Some(-f64::MIN_POSITIVE);
+        let stream = StreamState { seed: u64::MAX, name: u64::MAX, position: u64::MAX };
+        Self {
+            iter_num: u64::MAX,
+            optimizer_step: u64::MAX,
+            best_val_loss: loss,
+            val_loss: loss,
+            streams: [(TRAIN_BATCHES.to_owned(), stream)].into(),
+            data: data(dataset, u64::MAX),
+        }
+    }
+}
+
+/// The key of the stream that training batches are drawn from.
+pub const TRAIN_BATCHES: &str = "train_batches";
+
+/// Where the data loader is: the data set, and how many batches were read of it.
+#[must_use]
+pub fn data(dataset: &str, batches: u64) -> Value {
+    json!({ "dataset": dataset, "batches": batches })
 }
 
 /// A stream of random numbers at some point.

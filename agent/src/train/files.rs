@@ -28,6 +28,12 @@ pub trait Folder {
     fn remove(&self, name: &str) -> io::Result<()>;
 }
 
+/// A folder whose files can have two names.
+pub trait Links: Folder {
+    /// Gives a file a second, new name, without a copy where the file system has hard links.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
+}
+
 /// A folder of this machine.
 #[derive(Clone, Debug)]
 pub struct Disk(pub PathBuf);
@@ -57,6 +63,18 @@ impl Folder for Disk {
     }
 }
 
+impl Links for Disk {
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.0.join(from), self.0.join(to));
+        if fs::hard_link(&from, &to).is_ok() {
+            return Ok(());
+        }
+        // FAT and some network file systems have no hard links.
+        fs::copy(from, &to)?;
+        File::options().write(true).open(to)?.sync_all()
+    }
+}
+
 /// What the name of an unfinished file ends with.
 const UNFINISHED: &str = ".tmp";
 
@@ -83,6 +101,30 @@ pub fn replace<F: Folder>(
         return Err(error);
     }
     folder.sync_names()
+}
+
+/// Keeps the file `name` under the second name `kept` as well, in the place of the file that may have that name. A process
+/// that is killed at any moment leaves the old file or the new one under `kept`.
+///
+/// # Errors
+/// The file system takes no second name and has no room for a copy; both files are then as they were.
+pub fn keep<F: Links>(folder: &F, name: &str, kept: &str) -> io::Result<()> {
+    let unfinished = unfinished_name(kept);
+    let linked = folder.link(name, &unfinished).and_then(|()| folder.rename(&unfinished, kept));
+    // Renaming does nothing where both names are links to one file already. Otherwise there is nothing to remove.
+    let _ = folder.remove(&unfinished);
+    linked
+}
+
+/// Checks that files can be written to a folder, by writing one and removing it again.
+///
+/// # Errors
+/// The system refuses to create, write, synchronise or remove the file.
+pub fn probe<F: Folder>(folder: &F, name: &str) -> io::Result<()> {
+    let unfinished = unfinished_name(name);
+    let written = write_out(folder, &unfinished, |out| out.write_all(b"probe"));
+    let removed = folder.remove(&unfinished);
+    written.and(removed)
 }
 
 fn write_out<F: Folder>(

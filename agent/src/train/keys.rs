@@ -39,10 +39,12 @@ impl Keys {
         problems
     }
 
-    /// Whether the command line cannot be meant. In a file the rest is still of use there.
+    /// Whether the command line cannot be meant, or a value that decides memory cannot be read: the run would be another. In
+    /// a file the rest is still of use there.
     #[must_use]
     pub fn stops(&self) -> bool {
-        self.settings.problems.as_slice().iter().any(|problem| stops_nanogpt(problem) && !is_of_seed(problem))
+        !self.settings.is_complete()
+            || self.settings.problems.as_slice().iter().any(|problem| stops_nanogpt(problem) && !is_of_seed(problem))
     }
 }
 

@@ -10,8 +10,7 @@ use std::{
 use headroom_kernels::{
     layout::{Layout, TooLarge},
     weights::{
-        Catalogue, Hints, LoadError, MAX_CONFIG_JSON_BYTES, Note, Tokenizer, WeightsError, keys, read_header,
-        read_params,
+        self, Catalogue, Hints, LoadError, MAX_CONFIG_JSON_BYTES, Note, WeightsError, keys, read_header, read_params,
     },
 };
 use headroom_shared::{
@@ -20,12 +19,15 @@ use headroom_shared::{
 };
 use thiserror::Error;
 
-use super::checkpoint::{self, CheckpointError};
+use super::checkpoint::{self, CheckpointError, Which};
+use crate::data::tokenizer::{ReadError, Tokenizer, beside};
 
 /// The weights' name in a folder of Hugging Face.
 pub const MODEL_FILE: &str = "model.safetensors";
 /// What lies beside them there.
 pub const CONFIG_FILE: &str = "config.json";
+/// The name of weights in a folder of Hugging Face that are still a pickle.
+const PICKLE_FILE: &str = "pytorch_model.bin";
 
 /// A model that can run.
 #[derive(Clone, Debug)]
@@ -34,10 +36,28 @@ pub struct Pretrained {
     pub config: GptConfig,
     /// Its weights, flat as [`Layout`] has them.
     pub params: Vec<f32>,
-    /// Its tokenizer, where the file says it or the size of GPT-2's vocabulary does.
-    pub tokenizer: Option<Tokenizer>,
+    /// Its tokenizer, where the file of the weights states it.
+    pub stated: Option<weights::Tokenizer>,
     /// What a person should know of it.
     pub notes: Vec<Note>,
+    /// The file that was read.
+    pub path: PathBuf,
+}
+
+/// Why a model's tokenizer cannot be used.
+#[derive(Debug, Error)]
+pub enum TokenizerError {
+    /// A character has two tokens.
+    #[error("cannot use the tokenizer of {}: its vocabulary has {char:?} twice", .path.display())]
+    Repeated {
+        /// The file of the weights.
+        path: PathBuf,
+        /// The character.
+        char: char,
+    },
+    /// The file beside the weights.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// Why there is no model.
@@ -77,6 +97,17 @@ pub enum PretrainedError {
 }
 
 impl PretrainedError {
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    #[must_use]
+    pub fn is_input_output(&self) -> bool {
+        match self {
+            Self::NoWeights { .. } | Self::Read { .. } => true,
+            Self::Load { error, .. } => matches!(**error, LoadError::Io(_)),
+            Self::Checkpoint(error) => error.is_input_output(),
+            Self::Config(_) | Self::TooLarge(_) => false,
+        }
+    }
+
     /// What to try.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -95,12 +126,13 @@ impl PretrainedError {
 }
 
 impl Pretrained {
-    /// Reads a run's folder, a folder of Hugging Face, or a safetensors file with its `config.json` beside it, if any.
+    /// Reads a run's folder, a folder of Hugging Face, or a safetensors file with its `config.json` beside it, if any. Of
+    /// a run's two checkpoints it reads the one that `which` says.
     ///
     /// # Errors
     /// There is none, it cannot be read, or it is no GPT-2.
-    pub fn load(path: &Path) -> Result<Self, PretrainedError> {
-        let path = weights_file(path)?;
+    pub fn load(path: &Path, which: Which) -> Result<Self, PretrainedError> {
+        let path = weights_file(path, which)?;
         let unread = |error: io::Error| PretrainedError::Read { error, path: path.clone() };
         let broken = |error: LoadError| PretrainedError::Load { error: Box::new(error), path: path.clone() };
         let mut file = File::open(&path).map_err(unread)?;
@@ -109,18 +141,32 @@ impl Pretrained {
         if metadata.contains_key(keys::HEADROOM) && metadata.contains_key(keys::STATE) {
             // Only there are checksums to hold it against.
             let (meta, params) = checkpoint::load_weights(&path)?;
-            return Ok(Self { config: meta.gpt, params, tokenizer: meta.tokenizer, notes: Vec::new() });
+            return Ok(Self { config: meta.gpt, params, stated: meta.tokenizer, notes: Vec::new(), path });
         }
         let catalogue = Catalogue::new(&header, &hints_beside(&path)?).map_err(|error| broken(error.into()))?;
         let params = read_params(&mut file, &catalogue).map_err(broken)?;
         let config = *catalogue.config();
-        let of_gpt2 = || (config.vocab_size() == GPT2_VOCAB_SIZE).then_some(Tokenizer::Gpt2);
-        Ok(Self {
-            config,
-            params,
-            tokenizer: catalogue.tokenizer().cloned().or_else(of_gpt2),
-            notes: catalogue.notes().to_vec(),
-        })
+        let (stated, notes) = (catalogue.tokenizer().cloned(), catalogue.notes().to_vec());
+        Ok(Self { config, params, stated, notes, path })
+    }
+
+    /// The model's tokenizer: as the file of the weights states it, else from a tokenizer file beside that, else GPT-2's
+    /// where the vocabulary has its size; `None` where nothing of that is known.
+    ///
+    /// # Errors
+    /// It cannot be read or used.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TokenizerError> {
+        if let Some(stated) = &self.stated {
+            let repeated = |char| TokenizerError::Repeated { path: self.path.clone(), char };
+            return Tokenizer::of_kept(stated).map(Some).map_err(|twice| repeated(twice.0));
+        }
+        let of_gpt2 = (self.config.vocab_size() == GPT2_VOCAB_SIZE).then_some(Tokenizer::Gpt2);
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        match (beside(folder.unwrap_or(Path::new("."))), of_gpt2) {
+            (Ok(Some(found)), _) => Ok(Some(found)),
+            (_, Some(gpt2)) => Ok(Some(gpt2)),
+            (found, None) => Ok(found?),
+        }
     }
 
     /// The shape of what [`Self::load`] reads and what a person should know of it, by its header and the `config.json`
@@ -129,7 +175,7 @@ impl Pretrained {
     /// # Errors
     /// As [`Self::load`], as far as no tensor is read.
     pub fn shape(path: &Path) -> Result<(GptConfig, Vec<Note>), PretrainedError> {
-        let path = weights_file(path)?;
+        let path = weights_file(path, Which::default())?;
         let unread = |error: io::Error| PretrainedError::Read { error, path: path.clone() };
         let broken = |error: LoadError| PretrainedError::Load { error: Box::new(error), path: path.clone() };
         // A pipe would hold its reader.
@@ -163,11 +209,14 @@ impl Pretrained {
     }
 }
 
-fn weights_file(path: &Path) -> Result<PathBuf, PretrainedError> {
+fn weights_file(path: &Path, which: Which) -> Result<PathBuf, PretrainedError> {
     if !path.is_dir() {
         return Ok(path.to_path_buf());
     }
-    let found = [checkpoint::FILE, MODEL_FILE].into_iter().map(|name| path.join(name)).find(|file| file.exists());
+    let named = |name: &str| Some(path.join(name)).filter(|file| file.exists());
+    let found = checkpoint::chosen(path, which).or_else(|| named(MODEL_FILE));
+    // A pickle is not read; its header says so, with what to do.
+    let found = found.or_else(|| checkpoint::unconverted(path)).or_else(|| named(PICKLE_FILE));
     found.ok_or_else(|| PretrainedError::NoWeights { dir: path.to_path_buf() })
 }
 
@@ -200,22 +249,26 @@ mod tests {
         (config, (0..n).cycle().map(f32::from).take(len).collect())
     }
 
+    fn load(path: &Path) -> Result<Pretrained, PretrainedError> {
+        Pretrained::load(path, Which::default())
+    }
+
     #[test]
     fn a_folder_of_hugging_face_is_read_with_its_config() {
         let dir = tempfile::tempdir().expect("a folder");
         let (config, params) = model();
-        assert!(matches!(Pretrained::load(dir.path()), Err(PretrainedError::NoWeights { .. })));
+        assert!(matches!(load(dir.path()), Err(PretrainedError::NoWeights { .. })));
         let mut file = Vec::new();
         write_model(&mut file, &config, &params, Naming::HuggingFace, &BTreeMap::new()).expect("written");
         fs::write(dir.path().join(MODEL_FILE), &file).expect("written");
-        let read = Pretrained::load(dir.path()).expect("a model");
+        let read = load(dir.path()).expect("a model");
         assert_eq!((read.config, &read.params), (config, &params));
         assert_eq!(read.notes, [Note::HeadsAssumed { n_head: 1 }]);
         fs::write(dir.path().join(CONFIG_FILE), r#"{"n_head":4,"activation_function":"gelu"}"#).expect("written");
-        let read = Pretrained::load(&dir.path().join(MODEL_FILE)).expect("a model");
+        let read = load(&dir.path().join(MODEL_FILE)).expect("a model");
         assert_eq!((read.config.n_head(), read.notes), (4, vec![]));
         fs::write(dir.path().join(CONFIG_FILE), r#"{"n_embd":768}"#).expect("written");
-        let error = Pretrained::load(dir.path()).expect_err("another model's config");
+        let error = load(dir.path()).expect_err("another model's config");
         assert!(
             error
                 .to_string()
@@ -228,7 +281,7 @@ mod tests {
     #[test]
     fn shorter_sequences_keep_the_first_positions() {
         let (config, params) = model();
-        let whole = Pretrained { config, params, tokenizer: None, notes: vec![] };
+        let whole = Pretrained { config, params, stated: None, notes: vec![], path: PathBuf::new() };
         let cropped = whole.clone().fitted(4, 0.1).expect("valid");
         assert_eq!((cropped.config.block_size(), cropped.config.dropout()), (4, 0.1));
         let wpe = 10 * 64;

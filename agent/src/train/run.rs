@@ -24,11 +24,11 @@ use headroom_shared::{
     gpt::GptConfig,
     text::{self, Key},
 };
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 use thiserror::Error;
 
 use super::{
-    checkpoint::{CheckpointError, Meta, State, Store, Tensors, Written},
+    checkpoint::{self, CheckpointError, Meta, State, Store, TRAIN_BATCHES, Tensors, Written},
     divergence::{Losses, Lost, PATIENCE},
     pace::Pace,
     settings::RunSettings,
@@ -279,6 +279,7 @@ impl Run<'_> {
             let start = Instant::now();
             let (loss, learning_rate, gradient_norm) = self.iterate(iter)?;
             self.state.iter_num += 1;
+            self.state.val_loss = None;
             let time = start.elapsed();
             pace.stepped(time);
             losses.push(loss);
@@ -302,6 +303,10 @@ impl Run<'_> {
         let iter = self.state.iter_num;
         if self.kept == Some(iter) {
             return Ok(Ending::Saved);
+        }
+        // It only evaluates, and learnt nothing.
+        if self.settings.eval_only {
+            return Ok(Ending::NotSaved { kept: self.kept });
         }
         match self.save()? {
             Ok(Written { bytes }) => tell(Event::Saved { iter, bytes }),
@@ -339,6 +344,7 @@ impl Run<'_> {
         tell(Event::Evaluated { iter, train_loss, val_loss, learning_rate });
         // What gives no loss is not written over a checkpoint that does.
         self.numbers([(text::DIVERGED_TRAIN_LOSS, train_loss), (text::DIVERGED_VAL_LOSS, val_loss)])?;
+        self.state.val_loss = Some(val_loss);
         let improves = self.state.best_val_loss.is_none_or(|best| val_loss < best);
         if improves {
             self.state.best_val_loss = Some(val_loss);
@@ -445,8 +451,8 @@ impl Run<'_> {
         let batches = self.state.iter_num.wrapping_mul(self.settings.gradient_accumulation_steps);
         let train = Stream::new(self.settings.seed, streams::TRAIN_BATCHES);
         let train = train.at(batches.wrapping_mul(self.settings.batch_size));
-        self.state.streams = [("train_batches".to_owned(), train.into())].into();
-        self.state.data = json!({ "dataset": self.settings.dataset, "batches": batches });
+        self.state.streams = [(TRAIN_BATCHES.to_owned(), train.into())].into();
+        self.state.data = checkpoint::data(&self.settings.dataset, batches);
         let meta = Meta {
             gpt: self.gpt,
             config: self.config.clone(),

@@ -191,8 +191,11 @@ impl RunSettings {
             dataset: settings.get_str("dataset").unwrap_or_default(),
             seed,
         };
-        // Checked here so that a mistake is told before data are opened; the vocabulary may still change.
-        GptConfig::new(read.shape)?;
+        // Checked here so that a mistake is told before data are opened; the vocabulary may still change. A resumed run has
+        // its checkpoint's shape.
+        if read.init_from != InitFrom::Resume {
+            GptConfig::new(read.shape)?;
+        }
         Ok(read)
     }
 
@@ -204,6 +207,8 @@ impl RunSettings {
             known.filter_map(|key| Some((key.to_owned(), serde_json::to_value(settings.value(key)?).ok()?))).collect();
         // As they were, whatever nanoGPT's defaults say.
         config.insert(SEED.to_owned(), self.seed.into());
+        // A new run's default folder may have been taken.
+        config.insert("out_dir".to_owned(), self.out_dir.to_string_lossy().into());
         config.insert("device".to_owned(), device.into());
         config
     }

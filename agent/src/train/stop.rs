@@ -18,6 +18,10 @@ use std::{
 /// Names the file to a run; without it there is none.
 pub const VARIABLE: &str = "HEADROOM_STOP_FILE";
 
+/// The exit status of a run that was asked to stop, whether it could save or not: what shells give a program that Ctrl-C
+/// ends, so that `train && export` goes no further.
+pub const EXIT_STATUS: u8 = 130;
+
 /// How often it is looked for: soon for who pressed a button, and nothing beside an iteration.
 const LOOK: Duration = Duration::from_millis(250);
 /// What it holds where the iteration is not to be finished.

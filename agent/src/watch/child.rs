@@ -4,7 +4,8 @@
 //! colours and progress bars; any other becomes a pipe. Where our two streams are one file, the child's are one too, so
 //! that both keep their order. Standard input is ours, untouched.
 //!
-//! A child of the agent's writes into a log in their place.
+//! A child of the agent's writes into a log in their place. Each stream passes through a relay, and through a thread of ours
+//! where the system has none.
 
 use std::{
     ffi::OsString,
@@ -18,6 +19,7 @@ use std::{
 use super::{
     log::Log,
     passing::{Mailbox, Stream, pass},
+    relay::{self, To},
 };
 use crate::platform::{Attendant, is_same, our_outputs, pipe, screen};
 
@@ -61,12 +63,12 @@ fn passed(attendant: &mut Attendant, mailbox: &Arc<Mailbox>) -> io::Result<[Stdi
     let out = way(out, attendant)?;
     let (out_theirs, err_theirs) = if is_one {
         let both = out.theirs.try_clone()?;
-        pass(Stream::Out, out.from, out.to, mailbox)?;
+        through(Stream::Out, out.from, To::File(out.to), mailbox)?;
         (out.theirs, both)
     } else {
         let err = way(err, attendant)?;
-        pass(Stream::Out, out.from, out.to, mailbox)?;
-        pass(Stream::Err, err.from, err.to, mailbox)?;
+        through(Stream::Out, out.from, To::File(out.to), mailbox)?;
+        through(Stream::Err, err.from, To::File(err.to), mailbox)?;
         (out.theirs, err.theirs)
     };
     Ok([out_theirs, err_theirs].map(Stdio::from))
@@ -76,8 +78,24 @@ fn passed(attendant: &mut Attendant, mailbox: &Arc<Mailbox>) -> io::Result<[Stdi
 fn logged(log: &Path, mailbox: &Arc<Mailbox>) -> io::Result<[Stdio; 2]> {
     let (from, theirs) = pipe()?;
     let both = theirs.try_clone()?;
-    pass(Stream::Out, from, Log::open(log), mailbox)?;
+    through(Stream::Out, from, To::Log(log.to_owned()), mailbox)?;
     Ok([theirs, both].map(Stdio::from))
+}
+
+/// Passes a stream on through a relay, or where the system has none, through a thread of ours.
+fn through(stream: Stream, from: File, to: To, mailbox: &Arc<Mailbox>) -> io::Result<()> {
+    let spare = match &to {
+        To::File(file) => To::File(file.try_clone()?),
+        To::Log(path) => To::Log(path.clone()),
+    };
+    let again = from.try_clone()?;
+    match relay::start(from, to) {
+        Ok(relay) => relay.read(stream, mailbox),
+        Err(_) => match spare {
+            To::File(file) => pass(stream, again, file, mailbox),
+            To::Log(path) => pass(stream, again, Log::open(&path), mailbox),
+        },
+    }
 }
 
 fn way(ours: File, attendant: &mut Attendant) -> io::Result<Way> {

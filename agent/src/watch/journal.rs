@@ -1,13 +1,16 @@
 //! A run's journal: what is read of its output, and when, becomes the events of its history.
 //!
-//! It has no thread and no clock of its own: bytes come with the time since the run's start. Events are told in the order
-//! in which they were printed; of iterations at most [`ITERATIONS_PER_SECOND`] a second, and always the newest.
+//! It has no thread and no clock of its own: bytes come with the time since the run's start. Every printed iteration and
+//! evaluation is kept. Events are told in the order in which they were printed; of iterations those that [`Untold`] picks.
 
 mod builtin;
+mod end;
 mod kills;
+mod last_words;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod untold;
 
 use std::{
     ffi::OsString,
@@ -19,11 +22,10 @@ use std::{
 use headroom_shared::{
     compute::speed,
     nanogpt::printed::{Lines, Printed, Reader},
-    oom,
     plan::Request,
     protocol::{
         event::What,
-        run::{Cause, Contradiction, Iteration, RunStatus},
+        run::{Contradiction, Iteration, RunStatus},
     },
     session::DEFAULT_GPU,
     text,
@@ -31,25 +33,22 @@ use headroom_shared::{
 
 use super::{
     cards::Cards,
-    contradiction::Figures,
+    contradiction::Figures as PrintedFigures,
     passing::{Copied, Stream},
     pattern::Pattern,
     planned::{Card, Config, summary},
     xid,
 };
-use crate::{foreman::saved, platform::Ending};
+use crate::{foreman::saved, platform::Ending, store::printed::Figures};
 use builtin::Builtin;
 use kills::Kills;
+use last_words::LastWords;
 use tail::Tail;
+use untold::Untold;
 
-/// Iterations that are told in a second: as many as an eye tells apart on a chart that moves. A tiny model prints
-/// thousands, each of which would be a row of history.
-const ITERATIONS_PER_SECOND: u32 = 10;
+/// How often viewers are told iterations. A tiny model prints thousands a second, and no chart draws as many.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// The signal by which the kernel kills.
-const SIGKILL: i32 = 9;
-/// What asks for an end.
-const SIGTERM: i32 = 15;
 /// How often it is told how far an evaluation is: a person looks no more often, and each is a row of history.
 const EVALUATING_EVERY: Duration = Duration::from_secs(30);
 
@@ -57,6 +56,8 @@ const EVALUATING_EVERY: Duration = Duration::from_secs(30);
 pub trait Record: Send {
     /// Keeps an event of a run; waits for nothing.
     fn append(&self, run: &str, what: What);
+    /// Keeps a line of figures that a run printed; waits for nothing.
+    fn printed(&self, run: &Arc<str>, figures: Figures);
     /// Waits until everything is kept, or gives up: what is lost then.
     fn finish(self: Box<Self>) -> u64;
 }
@@ -65,7 +66,7 @@ pub trait Record: Send {
 #[derive(Debug)]
 pub struct Settings {
     /// Of the run.
-    pub id: String,
+    pub id: Arc<str>,
     /// Its words.
     pub command: Vec<OsString>,
     /// The configuration that its owner named, where it prints none.
@@ -112,14 +113,15 @@ pub struct Journal {
     /// The card that the configuration was planned for; `None` while that is not decided.
     planned_for: Option<Option<Card>>,
     request: Option<Request>,
-    printed: Figures,
+    printed: PrintedFigures,
     /// What it is as a run of `headroom train`.
     builtin: Builtin,
     kills: Kills,
+    /// Of each stream.
+    last_words: [LastWords; 2],
     /// What of that contradicts the configuration, which has no plan then.
     contradiction: Option<Contradiction>,
-    /// The newest iteration, where it was not told yet.
-    untold: Option<Iteration>,
+    untold: Untold,
     told_at: Option<Duration>,
     /// When it was told last how far an evaluation is.
     evaluating_told_at: Option<Duration>,
@@ -146,11 +148,12 @@ impl Journal {
             config,
             planned_for: None,
             request: None,
-            printed: Figures::default(),
+            printed: PrintedFigures::default(),
             builtin,
             kills: Kills::default(),
+            last_words: Default::default(),
             contradiction: None,
-            untold: None,
+            untold: Untold::default(),
             told_at: None,
             evaluating_told_at: None,
             progress_at: Duration::ZERO,
@@ -166,16 +169,16 @@ impl Journal {
         let (mut lines, mut reader) = std::mem::take(&mut self.streams[stream as usize]);
         if copied.gap {
             lines.gap();
+            self.record.printed(&self.settings.id, Figures::LeftOut(1));
         }
-        lines.push(&copied.bytes, |line| self.line(&mut reader, line, now));
+        lines.push(&copied.bytes, |line| self.line(stream, &mut reader, line, now));
         self.streams[stream as usize] = (lines, reader);
     }
 
     /// Time passes.
     pub fn tick(&mut self, now: Duration) {
         self.kills.tick(now);
-        let interval = Duration::from_secs(1) / ITERATIONS_PER_SECOND;
-        if self.told_at.is_none_or(|told| now.saturating_sub(told) >= interval) {
+        if self.told_at.is_none_or(|told| now.saturating_sub(told) >= TELL_EVERY) {
             self.tell_untold(now);
         }
         self.plan();
@@ -192,7 +195,7 @@ impl Journal {
     pub fn end(mut self, ending: Ending, now: Duration) -> (Ended, Box<dyn Record>) {
         for stream in [Stream::Out, Stream::Err] {
             let (mut lines, mut reader) = std::mem::take(&mut self.streams[stream as usize]);
-            lines.finish(|line| self.line(&mut reader, line, now));
+            lines.finish(|line| self.line(stream, &mut reader, line, now));
             let mut said = vec![];
             reader.finish(&mut |printed| said.push(printed));
             said.into_iter().for_each(|printed| self.printed(printed, now));
@@ -200,14 +203,8 @@ impl Journal {
         self.tell_untold(now);
         self.plan();
         self.memory();
-        let (out_of_memory, cause) = self.fate(ending, now);
-        let status = match ending {
-            // It ends by itself, and not as one that is done.
-            Ending::Exited(0) if self.builtin.is && builtin::says_stopped(&self.tail.take()) => RunStatus::stopped(),
-            Ending::Exited(code) => RunStatus::exited(code),
-            Ending::Killed(signal) => RunStatus::killed(signal),
-        };
-        self.status(status.because(cause));
+        let (out_of_memory, status) = self.fate(ending, now);
+        self.status(status);
         let ended = Ended {
             ending,
             out_of_memory,
@@ -219,8 +216,9 @@ impl Journal {
         (ended, self.record)
     }
 
-    fn line(&mut self, reader: &mut Reader, line: &str, now: Duration) {
+    fn line(&mut self, stream: Stream, reader: &mut Reader, line: &str, now: Duration) {
         self.tail.push(line);
+        self.last_words[stream as usize].push(line);
         if !self.has_figures {
             self.progress(now);
         }
@@ -262,7 +260,9 @@ impl Journal {
         let what = match printed {
             Printed::Iteration(iteration) => {
                 self.figures(now);
-                self.untold = Some(iteration);
+                let iteration = self.with_speed(iteration);
+                self.record.printed(&self.settings.id, Figures::Iteration(iteration));
+                self.untold.take(iteration);
                 return;
             }
             Printed::TokensPerIteration(tokens) => {
@@ -320,6 +320,7 @@ impl Journal {
             }
             Printed::Evaluation(evaluation) => {
                 self.figures(now);
+                self.record.printed(&self.settings.id, Figures::Evaluation(evaluation));
                 What::RunEvaluation(evaluation)
             }
             Printed::Checkpoint(folder) => {
@@ -350,6 +351,8 @@ impl Journal {
     fn figures(&mut self, now: Duration) {
         self.has_figures = true;
         self.tail.went_on(now);
+        // Standard output may have both streams: what came before figures is no last word.
+        self.last_words[Stream::Out as usize] = LastWords::default();
         self.progress(now);
     }
 
@@ -361,8 +364,16 @@ impl Journal {
     }
 
     fn tell_untold(&mut self, now: Duration) {
-        let Some(mut iteration) = self.untold.take() else { return };
+        let told = self.untold.drain();
+        if told.is_empty() {
+            return;
+        }
         self.told_at = Some(now);
+        told.into_iter().for_each(|iteration| self.append(What::RunIteration(iteration)));
+    }
+
+    /// Adds what the plan and the printed figures say of an iteration's speed.
+    fn with_speed(&self, mut iteration: Iteration) -> Iteration {
         let computed = self.request.as_ref().map(|request| speed(request, iteration.time_ms)).unwrap_or_default();
         let seconds = iteration.time_ms / 1000.0;
         let counted = self.printed.tokens_per_iteration.filter(|_| seconds > 0.0).map(|tokens| tokens as f64 / seconds);
@@ -370,7 +381,7 @@ impl Journal {
         if !self.builtin.is && self.planned_for.as_ref().is_some_and(Option::is_some) {
             iteration.mfu_percent = computed.mfu_percent;
         }
-        self.append(What::RunIteration(iteration));
+        iteration
     }
 
     /// Plans the configuration, once it and the card are known, and anew for another card; not where the run contradicts
@@ -425,50 +436,6 @@ impl Journal {
         let peaks = self.cards.lock().unwrap_or_else(PoisonError::into_inner).take_peaks();
         for (gpu, bytes) in peaks {
             self.append(What::RunMemory { gpu, bytes });
-        }
-    }
-
-    /// Says why a run failed, as far as its last words, the driver and the kernel do; gives what it died of.
-    fn explain(&mut self, tail: &str, ending: Ending, now: Duration) -> Option<Cause> {
-        let is_on_card = self.builtin.is && !self.builtin.is_on_cpu;
-        let visible = is_on_card.then(|| self.settings.visible.as_deref().unwrap_or("0"));
-        let xid = self.cards.lock().unwrap_or_else(PoisonError::into_inner).fault(visible);
-        let words = self.builtin.is.then(|| builtin::last_words(tail)).flatten();
-        let cause = words.as_deref().and_then(builtin::cause);
-        let is_out_of_memory = ending == Ending::Killed(SIGKILL) && self.kills.is_one(now);
-        let killed = is_out_of_memory.then(|| text::RUN_KILLED.to_string());
-        let said: Vec<String> = words.into_iter().chain(xid.map(xid::sentence)).chain(killed).collect();
-        if !said.is_empty() {
-            self.append(What::RunExplained { message: said.join("\n\n"), xid });
-        }
-        if cause.is_some() {
-            return cause;
-        }
-        // Ours ends by that signal where somebody asks for its end before it listens, or does not wait for it to save.
-        if self.builtin.is && ending == Ending::Killed(SIGTERM) {
-            return Some(Cause::Stopped);
-        }
-        xid.map(|_| Cause::CardError).or(is_out_of_memory.then_some(Cause::OutOfHostMemory))
-    }
-
-    /// What became of it: the end of what was printed, where it has the out-of-memory message that the run died of, and
-    /// what it died of.
-    fn fate(&mut self, ending: Ending, now: Duration) -> (Option<String>, Option<Cause>) {
-        if ending == Ending::Exited(0) {
-            return (None, None);
-        }
-        let text = self.tail.take();
-        let cause = self.explain(&text, ending, now);
-        if self.builtin.is {
-            // Its allocations are none of PyTorch's.
-            return (None, cause);
-        }
-        match oom::read(&text).first.filter(|message| message.kind != oom::Kind::NotOom) {
-            Some(message) => {
-                self.append(What::RunOom { message: message.text });
-                (Some(text), Some(Cause::OutOfGpuMemory))
-            }
-            None => (None, cause),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A child's output on its way through: to our own streams at once and byte for byte, and a copy of it to who reads it.
 //!
-//! Each stream has a thread, which waits for nobody but the stream that it writes to. The copy lies in a [`Mailbox`];
-//! where its reader does not keep up, the oldest of it is given up, never the child's time. Where our own stream is closed
-//! the child's is too, so that its next write fails as it would have without us.
+//! Each stream has a thread, in a [`relay`](super::relay) or in this process, which waits for nobody but the stream that it
+//! writes to. The copy lies in a [`Mailbox`]; where its reader does not keep up, the oldest of it is given up, never the
+//! child's time. Where our own stream is closed the child's is too, so that its next write fails as it would have without
+//! us.
 
 use std::{
     fs::File,
@@ -15,14 +16,17 @@ use std::{
 
 /// What is read at once: what a pipe holds on Linux.
 const PIECE_BYTES: usize = 64 << 10;
-/// What a stream's copy may come to while it waits: seconds of the fastest program, and little memory.
-pub const COPY_BYTES_MAX: usize = 8 << 20;
+/// What a stream's copy may come to while it waits: a million lines at once.
+pub const COPY_BYTES_MAX: usize = 64 << 20;
+/// What of it may wait here where a relay keeps the rest.
+const RELAYED_BYTES_MAX: usize = 1 << 20;
 /// How long to wait where our stream takes nothing and was set not to wait by somebody.
 const NOT_READY: Duration = Duration::from_millis(1);
-/// Behind the child's end, output of programs that it left behind passes until nothing came for so long,
-const QUIET: Duration = Duration::from_millis(300);
-/// and no longer than this in all: who waits for the child's status waits for us.
-const REST_MAX: Duration = Duration::from_secs(5);
+/// Behind the child's end, output of programs that it left behind is read until its end, or until nothing came for so
+/// long: a daemon that holds the pipe and prints nothing does not hold up whoever waits for the child's status.
+const QUIET: Duration = Duration::from_secs(10);
+/// After so long a person is told what is waited for.
+const SAY_AFTER: Duration = Duration::from_secs(3);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -90,6 +94,46 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
+    /// Keeps a copy that a relay gives, and waits while there is much of it: the relay keeps what follows.
+    pub fn put(&self, stream: Stream, new: Copied) {
+        let mut held = self.lock();
+        held.last = Instant::now();
+        loop {
+            if held.closed {
+                return;
+            }
+            let copy = &mut held.copies[stream as usize];
+            // A gap lies before all that is kept.
+            let has_room = if new.gap { copy.bytes.is_empty() } else { copy.bytes.len() < RELAYED_BYTES_MAX };
+            if has_room {
+                copy.gap |= new.gap;
+                copy.bytes.extend_from_slice(&new.bytes);
+                break;
+            }
+            held = self.changed.wait_timeout(held, LOOK).map_or_else(|error| error.into_inner().0, |(held, _)| held);
+        }
+        drop(held);
+        self.changed.notify_all();
+    }
+
+    /// The stream is still being written on: its reader takes its time.
+    pub fn is_written(&self) {
+        self.lock().last = Instant::now();
+    }
+
+    /// Whether a reader of ours has not taken what came.
+    pub fn is_writing(&self) -> bool {
+        self.lock().n_writing > 0
+    }
+
+    /// Counts a stream that begins, or ends.
+    pub fn count(&self, begins: bool) {
+        let mut held = self.lock();
+        held.n_open = if begins { held.n_open + 1 } else { held.n_open.saturating_sub(1) };
+        drop(held);
+        self.changed.notify_all();
+    }
+
     /// Keeps a copy, and gives up the oldest where there is no room.
     fn keep(&self, stream: Stream, bytes: &[u8]) {
         let mut held = self.lock();
@@ -106,19 +150,26 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// Waits, behind the child's end, until the rest of its output has passed. `interrupted` ends the waiting: for a reader
-    /// of ours that takes nothing, like a pager, there is no limit.
-    pub fn rest(&self, mut interrupted: impl FnMut() -> bool) {
+    /// Waits, behind the child's end, until the rest of its output has come, or nothing comes for [`QUIET`]. `interrupted`
+    /// ends the waiting: for a reader of ours that takes nothing, like a pager, there is no limit. `say` is called once
+    /// where it takes long.
+    pub fn rest(&self, mut interrupted: impl FnMut() -> bool, say: impl FnOnce()) {
         let start = Instant::now();
+        let mut say = Some(say);
         loop {
             let held = self.lock();
-            let quiet = held.last.elapsed() > QUIET || start.elapsed() > REST_MAX;
-            if held.n_open == 0 || (held.n_writing == 0 && quiet) {
+            let is_quiet = held.last.max(start).elapsed() > QUIET;
+            if held.n_open == 0 || (held.n_writing == 0 && is_quiet) {
                 return;
             }
             drop(self.changed.wait_timeout(held, LOOK));
             if interrupted() {
                 return;
+            }
+            if start.elapsed() > SAY_AFTER
+                && let Some(say) = say.take()
+            {
+                say();
             }
         }
     }
@@ -129,21 +180,20 @@ impl Mailbox {
 /// # Errors
 /// The system gives no thread.
 pub fn pass(stream: Stream, from: File, to: impl Write + Send + 'static, mailbox: &Arc<Mailbox>) -> io::Result<()> {
-    mailbox.lock().n_open += 1;
+    mailbox.count(true);
     let shared = Arc::clone(mailbox);
     let spawned = thread::Builder::new().name("pass".to_owned()).spawn(move || {
         pass_on(stream, from, to, &shared);
-        shared.lock().n_open -= 1;
-        shared.changed.notify_all();
+        shared.count(false);
     });
     if spawned.is_err() {
-        mailbox.lock().n_open -= 1;
+        mailbox.count(false);
     }
     spawned.map(drop)
 }
 
 /// Returns at the end of either side, and closes both.
-fn pass_on(stream: Stream, mut from: File, mut to: impl Write, mailbox: &Mailbox) {
+pub fn pass_on(stream: Stream, mut from: impl Read, mut to: impl Write, mailbox: &Mailbox) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let n = match from.read(&mut piece) {
@@ -196,7 +246,7 @@ mod tests {
         let mut read = vec![];
         reader.read_to_end(&mut read).expect("it ends");
         assert_eq!(read, written);
-        mailbox.rest(|| false);
+        mailbox.rest(|| false, || ());
         mailbox.close();
         let [out, err] = mailbox.take(Duration::ZERO).expect("a copy");
         assert_eq!((out, err), (Copied::default(), Copied { gap: false, bytes: written }));
@@ -231,6 +281,6 @@ mod tests {
             refused = child.write_all(b"x");
         }
         assert_eq!(refused.expect_err("it is closed").kind(), ErrorKind::BrokenPipe);
-        mailbox.rest(|| false);
+        mailbox.rest(|| false, || ());
     }
 }

@@ -9,7 +9,7 @@ use headroom_shared::{
     nanogpt::Source,
     oom::{Agreement, diagnose, diagnose_run},
     session::Options,
-    text::Text,
+    text::{self, Text},
 };
 
 use super::{
@@ -111,8 +111,8 @@ pub fn remedy(
     let same_training = || enough().filter(|fix| fix.effect() == Effect::None);
     let by_program = || same_training().find(|fix| can_be_set(fix, torch));
     let best = by_program().or_else(|| same_training().next()).or_else(|| enough().next());
-    // Nor is it anything to advise, right behind the sentence that the message is of other settings.
-    let best = best.filter(|_| is_this_run);
+    // A plan that does not fit either is worth changing, and a program is not to do so for another failure.
+    let best = best.filter(|_| is_this_run || diagnosis.advises_another_run());
     let changed = best.filter(|fix| can_be_set(fix, torch)).map(|fix| with(fix, torch, command, variables));
     let takes_keys = takes_keys(command);
     let retry = match (by_program(), ended.config.as_ref().is_some_and(|config: &Config| config.is_printed)) {
@@ -129,7 +129,10 @@ pub fn remedy(
         }
     };
     Some(Remedy {
-        explanation: diagnosis.explanation.text.clone(),
+        explanation: match &best {
+            Some(_) if !is_this_run => text::two_sentences(diagnosis.explanation.text.clone(), text::FIXES_OF_THE_PLAN),
+            _ => diagnosis.explanation.text.clone(),
+        },
         command: changed.filter(|_| takes_keys).map(|changed| typed(&changed)),
         fix: best.cloned(),
         retry,

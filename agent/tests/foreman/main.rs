@@ -217,7 +217,7 @@ fn has_ended(code: i64) -> impl Fn(&Value) -> bool {
 
 /// It was asked to end, which is another end than its own.
 fn was_stopped(run: &Value) -> bool {
-    run["status"] == json!({ "state": "exited", "code": 0, "cause": "stopped" })
+    run["status"]["state"] == "exited" && run["status"]["cause"] == "stopped"
 }
 
 fn is_saved(run: &Value) -> bool {
@@ -266,10 +266,13 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     let third = agent.order(&json!({ "config": "short.py", "device": "cpu" }));
     assert_eq!(agent.run(&second)["status"]["state"], "queued");
     assert!(owner.table().contains("queued"), "{}", owner.table());
-    assert_eq!(agent.stop(&third)["status"], json!({ "state": "killed", "signal": 15, "cause": "unqueued" }));
-    assert!(owner.table().contains("taken from queue"), "{}", owner.table());
+    assert_eq!(agent.stop(&third)["status"], json!({ "state": "exited", "code": 0, "cause": "unqueued" }));
+    assert!(owner.table().contains("stopped (never started)"), "{}", owner.table());
     assert_eq!(agent.asked("POST", &format!("/api/runs/{third}/stop"), "", "").0, 409, "it has ended");
-    assert_eq!(agent.asked("POST", &format!("/api/runs/{third}/resume"), "", "").0, 409, "it saved nothing");
+    // It is queued again, as it was: it saved nothing to resume from.
+    let again = agent.json("POST", &format!("/api/runs/{third}/resume"), &Value::Null, 202);
+    assert_eq!(again["status"]["state"], "queued", "{again}");
+    assert!(!again["command"].as_array().expect("words").contains(&json!("--init_from=resume")), "{again}");
     assert_eq!(agent.asked("DELETE", &format!("/api/runs/{first}"), "", "").0, 409, "it runs");
 
     // Asked to end it finishes its iteration and saves; then it is the second one's turn.
@@ -283,6 +286,8 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     assert!(saved >= iter(&stopped), "it saved what it had done: {stopped}");
     let done = agent.comes(&second, "done", has_ended(0));
     assert_eq!((iter(&done), done["checkpoint"]["iter"].as_u64()), (20, Some(21)), "iterations 0 to 20: {done}");
+    let done = agent.comes(&third, "done as well", has_ended(0));
+    assert_eq!((iter(&done), done["checkpoint"]["iter"].as_u64()), (20, Some(21)), "from its beginning: {done}");
 
     // It goes on as the same run, from where it was.
     agent.json("POST", &format!("/api/runs/{first}/resume"), &Value::Null, 202);
@@ -304,6 +309,14 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     assert!(!out(&owner, &first).exists(), "its folder goes with it");
     assert_eq!(agent.asked("GET", &format!("/api/runs/{first}/checkpoint"), "", "").0, 404);
     assert!(out(&owner, &second).exists());
+
+    // A link in the place of a run's folder is removed, and what it leads to is the owner's.
+    let elsewhere = owner.train.path().canonicalize().expect("a folder").join("elsewhere");
+    fs::rename(out(&owner, &second), &elsewhere).expect("it is moved");
+    std::os::unix::fs::symlink(&elsewhere, out(&owner, &second)).expect("a link");
+    assert_eq!(agent.asked("DELETE", &format!("/api/runs/{second}"), "", "").0, 204);
+    assert!(!out(&owner, &second).is_symlink() && elsewhere.join("ckpt.safetensors").exists());
+    assert_eq!(agent.asked("GET", &format!("/api/runs/{second}"), "", "").0, 404);
 }
 
 /// As the agent asks where the system has no signals; what a wish before left does not end it again.

@@ -91,6 +91,23 @@ fn a_run_that_cannot_save_as_it_is_stopped_is_called_stopped_and_says_what_is_le
 }
 
 #[test]
+fn a_run_whose_checkpoints_cannot_be_saved_fails_before_it_trains_and_says_why() {
+    let owner = Owner::new();
+    let agent = owner.serve();
+    let first = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&first, "saved", is_saved);
+    // While it waits for its device, a folder takes the place of its checkpoint.
+    let second = agent.order(&json!({ "config": "short.py", "device": "cpu" }));
+    fs::create_dir(out(&owner, &second).join("ckpt.safetensors")).expect("it waits");
+    agent.stop(&first);
+    agent.comes(&first, "stopped", was_stopped);
+    let failed = agent.comes(&second, "failed", has_ended(3));
+    let why = failed["explanation"].as_str().unwrap_or_default();
+    assert!(why.starts_with("cannot save checkpoints in ") && why.contains("is a directory"), "{failed}");
+    assert!(!agent.log(&second).contains("iter 0: "), "{}", agent.log(&second));
+}
+
+#[test]
 fn two_agents_of_a_user_share_its_devices() {
     let (owner, other) = (Owner::new(), Owner::new());
     let share = |command: &mut Command| {

@@ -12,31 +12,7 @@ use std::{
 use headroom_kernels::rng::Stream;
 use serde_json::Value;
 
-use crate::started::{finished, folder, headroom, losses, refused};
-
-/// A model that learns in no time, saved at every iteration.
-const TINY: [&str; 16] = [
-    "train",
-    "--json",
-    "--threads",
-    "1",
-    "--device=cpu",
-    "--dataset=fox",
-    "--n_layer=1",
-    "--n_head=2",
-    "--n_embd=8",
-    "--block_size=8",
-    "--batch_size=2",
-    "--gradient_accumulation_steps=2",
-    "--eval_interval=1",
-    "--eval_iters=1",
-    "--dropout=0.1",
-    "--learning_rate=1e-2",
-];
-
-fn tiny(folder: &Path, more: &[&str]) -> Command {
-    headroom(folder, &[&TINY, more].concat())
-}
+use crate::started::{TINY, finished, folder, headroom, losses, refused, tiny};
 
 #[test]
 fn a_run_learns_prints_json_and_saves() {
@@ -102,7 +78,7 @@ fn the_interrupt_key_finishes_the_iteration_saves_and_says_how_to_go_on() {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill is there");
     assert!(killed.success());
     let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(130), "`train && export` stops here");
     out.extend(&output.stdout);
     // None was trained where the key was quicker than the first.
     let next = losses(&out).keys().last().map_or(0, |last| last + 1);
@@ -133,7 +109,7 @@ fn a_run_that_cannot_save_as_it_is_stopped_says_which_checkpoint_is_the_last() {
     let output = child.wait_with_output().expect("it ends");
     reads.join().expect("it ends").expect("it can be read");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    assert_eq!(output.status.code(), Some(130), "{said}");
     for words in ["checkpoint not saved at iteration ", "the last checkpoint is that of iteration 4."] {
         assert!(said.contains(words), "{words:?} is not in {said}");
     }
@@ -279,7 +255,7 @@ fn the_interrupt_key_ends_an_evaluation() {
     let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill is there");
     assert!(killed.success());
     let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(130));
     let more = ["--init_from=resume", "--eval_iters=1", "--max_iters=2"];
     let resumed = losses(&finished(&mut tiny(folder.path(), &more)).stdout);
     assert_eq!(resumed.keys().next(), Some(&0), "it had done nothing yet");
@@ -310,7 +286,7 @@ fn a_model_that_learnt_writes_what_it_learnt() {
     let unasked = finished(&mut headroom(folder.path(), &["sample", "--ckpt", "out", "--temperature", "0"])).stdout;
     assert!(unasked.starts_with(b"The "), "{:?}", String::from_utf8_lossy(&unasked));
     let refused = |args: &[&str], code, words: &[&str]| refused(&mut headroom(folder.path(), args), code, words);
-    refused(&["sample", "--ckpt", "out", "--prompt", "1"], 1, &["--prompt", "'1'"]);
+    refused(&["sample", "--ckpt", "out", "--prompt", "1"], 2, &["--prompt", "'1'"]);
     refused(&["sample", "--ckpt", "nowhere"], 3, &["nowhere"]);
     refused(&["sample"], 2, &["--ckpt"]);
 }

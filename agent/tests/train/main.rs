@@ -2,6 +2,8 @@
 
 mod cpu;
 mod cuda;
+mod folders;
+mod inputs;
 mod libraries;
 mod planned;
 mod started;

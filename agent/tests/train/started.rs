@@ -10,6 +10,31 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// A model that learns in no time, saved at every iteration.
+pub const TINY: [&str; 16] = [
+    "train",
+    "--json",
+    "--threads",
+    "1",
+    "--device=cpu",
+    "--dataset=fox",
+    "--n_layer=1",
+    "--n_head=2",
+    "--n_embd=8",
+    "--block_size=8",
+    "--batch_size=2",
+    "--gradient_accumulation_steps=2",
+    "--eval_interval=1",
+    "--eval_iters=1",
+    "--dropout=0.1",
+    "--learning_rate=1e-2",
+];
+
+/// A run of that model, with more options.
+pub fn tiny(folder: &Path, more: &[&str]) -> Command {
+    headroom(folder, &[&TINY, more].concat())
+}
+
 /// A folder with a data set of characters in it.
 pub fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");

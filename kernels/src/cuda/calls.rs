@@ -6,70 +6,97 @@
 //! and pointers are to variables of the function that calls, which the driver writes before it returns.
 
 use std::{
-    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_void},
     ptr,
 };
 
-use cudarc::driver::sys::{self, CUresult};
+use super::{
+    driver::Driver,
+    error::{At, Code, CudaError},
+    interface::{
+        self, Address, Basics, CardNumber, EVENT_DEFAULT, Functions, Handle, JIT_ERROR_LOG_BUFFER,
+        JIT_ERROR_LOG_BUFFER_SIZE_BYTES, STREAM_NON_BLOCKING, SUCCESS, Status,
+    },
+};
 
-use super::error::{At, Code, CudaError};
-
-pub use sys::{CUdevice_attribute as CardAttribute, CUfunction_attribute as FunctionAttribute};
+pub use interface::{CardAttribute, FunctionAttribute};
 
 /// Turns the driver's answer to a call into a result.
 #[track_caller]
-fn answer(call: &'static str, result: CUresult) -> Result<(), CudaError> {
-    if result == CUresult::CUDA_SUCCESS {
+fn answer(basics: &Basics, call: &'static str, status: Status) -> Result<(), CudaError> {
+    if status == SUCCESS {
         return Ok(());
     }
-    Err(CudaError::Call { call, code: code(result), at: At::caller() })
+    Err(CudaError::Call { call, code: code(basics, status), at: At::caller() })
 }
 
-fn code(result: CUresult) -> Code {
-    let text = |get: unsafe fn(CUresult, *mut *const c_char) -> CUresult| {
+/// A code with the driver's name and description of it. The driver may return a code that it cannot describe.
+fn code(basics: &Basics, status: Status) -> Code {
+    let text = |get: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
         let mut text = ptr::null();
         // SAFETY: as of every call; the text is the driver's own and stays.
-        let answer = unsafe { get(result, &raw mut text) };
-        let known = answer == CUresult::CUDA_SUCCESS && !text.is_null();
+        let answer = unsafe { get(status, &raw mut text) };
+        let known = answer == SUCCESS && !text.is_null();
         // SAFETY: a text of the driver's, with its end.
         known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
-    let unknown = || "unknown".to_owned();
     Code {
-        number: result as u32,
-        name: text(sys::cuGetErrorName).unwrap_or_else(unknown),
-        description: text(sys::cuGetErrorString).unwrap_or_else(unknown),
+        number: status,
+        name: text(basics.cuGetErrorName).unwrap_or_else(|| "no name".to_owned()),
+        description: text(basics.cuGetErrorString)
+            .unwrap_or_else(|| "the driver returned an error code that it does not describe".to_owned()),
     }
+}
+
+/// The tables of the open driver.
+fn tables() -> Result<(&'static Basics, &'static Functions), CudaError> {
+    Driver::opened().map(|driver| (driver.basics(), driver.functions()))
 }
 
 /// A call with one result.
 macro_rules! get {
     ($start:expr, $call:ident($($before:expr),*; $($after:expr),*)) => {{
         let mut out = $start;
-        // SAFETY: as of every call.
-        let result = unsafe { sys::$call($($before,)* &raw mut out $(, $after)*) };
-        answer(stringify!($call), result).map(|()| out)
+        // No closure, in which the place of the call would be lost.
+        match tables() {
+            Ok((basics, functions)) => {
+                // SAFETY: as of every call.
+                let status = unsafe { (functions.$call)($($before,)* &raw mut out $(, $after)*) };
+                answer(basics, stringify!($call), status).map(|()| out)
+            }
+            Err(error) => Err(error),
+        }
     }};
 }
 
 /// A call with none.
 macro_rules! tell {
-    ($call:ident($($argument:expr),*)) => {{
-        // SAFETY: as of every call, and as its function says of the arguments.
-        let result = unsafe { sys::$call($($argument),*) };
-        answer(stringify!($call), result)
-    }};
+    ($call:ident($($argument:expr),*)) => {
+        match tables() {
+            Ok((basics, functions)) => {
+                // SAFETY: as of every call, and as its function says of the arguments.
+                let status = unsafe { (functions.$call)($($argument),*) };
+                answer(basics, stringify!($call), status)
+            }
+            Err(error) => Err(error),
+        }
+    };
 }
 
+/// Initializes a driver, which is not open before.
 #[track_caller]
-pub fn init() -> Result<(), CudaError> {
-    tell!(cuInit(0))
+pub fn init(basics: &Basics) -> Result<(), CudaError> {
+    // SAFETY: as of every call; 0 is the only value of its argument.
+    answer(basics, "cuInit", unsafe { (basics.cuInit)(0) })
 }
 
 /// As 12040 for 12.4; the only call that may come before [`init`].
 #[track_caller]
-pub fn driver_version() -> Result<i32, CudaError> {
-    get!(0, cuDriverGetVersion(;))
+pub fn driver_version(basics: &Basics) -> Result<i32, CudaError> {
+    let mut version = 0;
+    // SAFETY: as of every call.
+    answer(basics, "cuDriverGetVersion", unsafe { (basics.cuDriverGetVersion)(&raw mut version) })?;
+    Ok(version)
 }
 
 #[track_caller]
@@ -79,7 +106,7 @@ pub fn n_cards() -> Result<u32, CudaError> {
 
 /// A card as the driver numbers it: a number, which is never given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CardHandle(sys::CUdevice);
+pub struct CardHandle(CardNumber);
 
 impl CardHandle {
     #[track_caller]
@@ -100,8 +127,7 @@ impl CardHandle {
 
     #[track_caller]
     pub fn uuid(self) -> Result<[u8; 16], CudaError> {
-        let uuid = get!(sys::CUuuid { bytes: [0; 16] }, cuDeviceGetUuid_v2(; self.0))?;
-        Ok(uuid.bytes.map(|byte| byte.to_ne_bytes()[0]))
+        get!([0; 16], cuDeviceGetUuid_v2(; self.0))
     }
 
     #[track_caller]
@@ -119,7 +145,7 @@ impl CardHandle {
 #[derive(Debug)]
 pub struct Context {
     card: CardHandle,
-    raw: sys::CUcontext,
+    raw: Handle,
 }
 
 // SAFETY: a context belongs to no thread; each makes it its own before it calls.
@@ -158,7 +184,7 @@ pub fn memory_info() -> Result<(u64, u64), CudaError> {
 
 #[track_caller]
 pub fn allocate(bytes: usize) -> Result<u64, CudaError> {
-    get!(0, cuMemAlloc_v2(; bytes))
+    get!(Address::MIN, cuMemAlloc_v2(; bytes))
 }
 
 /// Ends an allocation. A wrong address is refused by the driver.
@@ -169,7 +195,7 @@ pub fn free(address: u64) -> Result<(), CudaError> {
 
 /// What runs in order on a card.
 #[derive(Debug)]
-pub struct Stream(sys::CUstream);
+pub struct Stream(Handle);
 
 // SAFETY: as of a context.
 unsafe impl Send for Stream {}
@@ -179,13 +205,13 @@ unsafe impl Sync for Stream {}
 impl Stream {
     #[track_caller]
     pub fn create() -> Result<Self, CudaError> {
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+        let flags = STREAM_NON_BLOCKING;
         get!(ptr::null_mut(), cuStreamCreate(; flags)).map(Self)
     }
 
     /// As libraries that launch by themselves are given it.
     pub const fn raw(&self) -> *mut c_void {
-        self.0.cast()
+        self.0
     }
 
     #[track_caller]
@@ -246,7 +272,7 @@ impl Drop for Stream {
 
 /// A file of kernels as the driver has it.
 #[derive(Debug)]
-pub struct LoadedModule(sys::CUmodule);
+pub struct LoadedModule(Handle);
 
 // SAFETY: as of a context.
 unsafe impl Send for LoadedModule {}
@@ -259,8 +285,7 @@ impl LoadedModule {
     pub fn load(module: &'static str, ptx: &CStr) -> Result<Self, CudaError> {
         const LENGTH: usize = 4096;
         let mut log = [0_u8; LENGTH];
-        let mut options =
-            [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut options = [JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         // The size stands where a pointer would.
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LENGTH)];
         let n_options = 2;
@@ -292,7 +317,7 @@ impl Drop for LoadedModule {
 
 /// A kernel as the driver has it, while its module is loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Function(sys::CUfunction);
+pub struct Function(Handle);
 
 // SAFETY: as of a context.
 unsafe impl Send for Function {}
@@ -303,10 +328,11 @@ impl Function {
     /// Bytes of each of its parameters.
     pub fn parameter_bytes(&self) -> Vec<u64> {
         let bytes = |index| {
+            let (_, functions) = tables().ok()?;
             let (mut offset, mut bytes) = (0, 0);
             // SAFETY: as of every call. Past the last parameter it is answered that the value is wrong.
-            let answer = unsafe { sys::cuFuncGetParamInfo(self.0, index, &raw mut offset, &raw mut bytes) };
-            (answer == CUresult::CUDA_SUCCESS).then_some(bytes as u64)
+            let status = unsafe { (functions.cuFuncGetParamInfo)(self.0, index, &raw mut offset, &raw mut bytes) };
+            (status == SUCCESS).then_some(bytes as u64)
         };
         (0..).map_while(bytes).collect()
     }
@@ -320,7 +346,7 @@ impl Function {
 
 /// A moment in a stream's order.
 #[derive(Debug)]
-pub struct Event(sys::CUevent);
+pub struct Event(Handle);
 
 // SAFETY: as of a context.
 unsafe impl Send for Event {}
@@ -330,7 +356,7 @@ unsafe impl Sync for Event {}
 impl Event {
     #[track_caller]
     pub fn create() -> Result<Self, CudaError> {
-        get!(ptr::null_mut(), cuEventCreate(; sys::CUevent_flags::CU_EVENT_DEFAULT as c_uint)).map(Self)
+        get!(ptr::null_mut(), cuEventCreate(; EVENT_DEFAULT)).map(Self)
     }
 
     #[track_caller]

@@ -54,14 +54,12 @@ impl Card {
             name: handle.name()?,
             uuid: uuid(handle.uuid()?),
             capability: Capability {
-                major: handle.attribute(CardAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                minor: handle.attribute(CardAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                major: handle.attribute(CardAttribute::CapabilityMajor)?,
+                minor: handle.attribute(CardAttribute::CapabilityMinor)?,
             },
             total_bytes: handle.total_bytes()?,
-            multiprocessors: handle.attribute(CardAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            shared_bytes_max: u64::from(
-                handle.attribute(CardAttribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            ),
+            multiprocessors: handle.attribute(CardAttribute::Multiprocessors)?,
+            shared_bytes_max: u64::from(handle.attribute(CardAttribute::SharedBytesMax)?),
         })
     }
 

@@ -1,11 +1,21 @@
 //! Whether there is a driver, which one, and whether it is new enough: asked before anything else, and once a process.
 
-use std::{env, error::Error as _, ffi::OsString, fmt, path::Path, sync::OnceLock};
+use std::{
+    env,
+    error::Error as _,
+    ffi::{OsStr, OsString},
+    fmt, mem,
+    path::Path,
+    sync::OnceLock,
+};
 
-use cudarc::driver::sys;
 use libloading::Library;
 
-use super::{calls, error::CudaError};
+use super::{
+    calls,
+    error::CudaError,
+    interface::{Basics, Functions, NO_DEVICE},
+};
 
 /// Names a library to open as the driver before any other: another build of it, or one for tests.
 pub const VARIABLE: &str = "HEADROOM_CUDA";
@@ -14,11 +24,12 @@ pub const NEEDED: Version = Version(12_040);
 /// The first release of a driver for it (CUDA 12.4 release notes, table 2).
 pub const NEEDED_RELEASE: &str = "550";
 
-/// Where systems have the driver.
+/// The driver's library on a system that has one. A toolkit's `libcuda.so` is a stub for linking, not a driver, so the
+/// name without a version is never opened.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
-/// A symbol that every driver has.
-const FIRST_CALL: &str = "cuInit";
+/// The one driver of this process.
+static DRIVER: OnceLock<Driver> = OnceLock::new();
 
 /// The newest CUDA that a driver knows, as the driver counts: 12040 is 12.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,9 +42,11 @@ impl fmt::Display for Version {
 }
 
 /// A driver that is loaded, begun and new enough. There is one in a process, and it stays.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Driver {
     version: Version,
+    basics: Basics,
+    functions: Functions,
 }
 
 impl Driver {
@@ -55,9 +68,24 @@ impl Driver {
     }
 
     fn once(named: impl FnOnce() -> Option<OsString>) -> Result<&'static Self, CudaError> {
-        static DRIVER: OnceLock<Driver> = OnceLock::new();
         // What failed may be tried again: a driver can be installed, and a test has another one to offer.
-        DRIVER.get().map_or_else(|| open(named()).map(|driver| DRIVER.get_or_init(|| driver)), Ok)
+        DRIVER.get().map_or_else(|| open(named().as_deref()).map(|driver| DRIVER.get_or_init(|| driver)), Ok)
+    }
+
+    /// The driver that [`Self::get`] or [`Self::at`] has opened.
+    ///
+    /// # Errors
+    /// [`CudaError::NoDriver`] where neither has.
+    pub(super) fn opened() -> Result<&'static Self, CudaError> {
+        DRIVER.get().ok_or_else(|| CudaError::NoDriver { reason: "none is open yet".to_owned() })
+    }
+
+    pub(super) const fn basics(&self) -> &Basics {
+        &self.basics
+    }
+
+    pub(super) const fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     /// The newest CUDA that it knows.
@@ -67,82 +95,44 @@ impl Driver {
     }
 }
 
-fn open(named: Option<OsString>) -> Result<Driver, CudaError> {
-    let named = named.map(|named| Named::load(&named)).transpose()?;
-    if !is_present() {
-        return Err(CudaError::NoDriver { reason: why_absent() });
-    }
-    if let Some(named) = named {
-        named.answers()?;
-    }
-    let version = Version(calls::driver_version()?.unsigned_abs());
-    // Asked before `cuInit`, which on such a driver may well succeed.
+fn open(named: Option<&OsStr>) -> Result<Driver, CudaError> {
+    let refused = |error: libloading::Error| match named {
+        Some(named) => {
+            CudaError::NotTheDriver { library: Path::new(named).display().to_string(), reason: told(&error) }
+        }
+        None => CudaError::NoDriver { reason: told(&error) },
+    };
+    // SAFETY: it is the driver by its name, or a person who starts the program names it to be run.
+    let library = unsafe { Library::new(named.unwrap_or_else(|| OsStr::new(LIBRARY))) }.map_err(refused)?;
+    // SAFETY: it is the driver, or a person says so.
+    let basics = unsafe { Basics::find(&library) }.map_err(refused)?;
+    let driver = initialized(&library, basics, refused);
+    // A driver's threads may live on after a call, so it stays loaded, also where it cannot be used.
+    mem::forget(library);
+    driver
+}
+
+fn initialized(
+    library: &Library,
+    basics: Basics,
+    refused: impl Fn(libloading::Error) -> CudaError,
+) -> Result<Driver, CudaError> {
+    let version = Version(calls::driver_version(&basics)?.unsigned_abs());
+    // Asked before `cuInit`, which on such a driver may well succeed, and before functions that it lacks.
     if version < NEEDED {
         return Err(CudaError::DriverTooOld { found: version });
     }
-    match calls::init() {
-        Err(CudaError::Call { code, .. }) if code.number == sys::CUresult::CUDA_ERROR_NO_DEVICE as u32 => {
-            Err(CudaError::NoCard)
-        }
-        answer => answer.map(|()| Driver { version }),
-    }
-}
-
-/// Without the question, the first call would panic where there is none.
-fn is_present() -> bool {
-    // SAFETY: the libraries that it opens are the driver under its known names, whose start is to be opened.
-    unsafe { sys::is_culib_present() }
-}
-
-fn why_absent() -> String {
-    // SAFETY: as above.
-    match unsafe { Library::new(LIBRARY) } {
-        Err(error) => told(&error),
-        Ok(_) => format!("{LIBRARY} can be opened only now"),
+    // SAFETY: as in `open`.
+    let functions = unsafe { Functions::find(library) }.map_err(refused)?;
+    match calls::init(&basics) {
+        Err(CudaError::Call { code, .. }) if code.number == NO_DEVICE => Err(CudaError::NoCard),
+        answer => answer.map(|()| Driver { version, basics, functions }),
     }
 }
 
 /// What the loader says, which it keeps a level below.
 fn told(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
-}
-
-/// The library that the variable names. It is opened first and kept open, so that the loader gives it to whoever asks
-/// for the name that it has in itself.
-struct Named {
-    library: &'static Library,
-    name: String,
-}
-
-impl Named {
-    fn load(path: &OsString) -> Result<Self, CudaError> {
-        let name = Path::new(path).display().to_string();
-        // SAFETY: the person who starts the program names it to be run; the symbol is found and not called.
-        let library = unsafe {
-            let library = Library::new(path);
-            library.and_then(|library| library.get::<*const ()>(FIRST_CALL).map(drop).map(|()| library))
-        };
-        match library {
-            Ok(library) => Ok(Self { library: Box::leak(Box::new(library)), name }),
-            Err(error) => Err(CudaError::NotTheDriver { library: name, reason: told(&error) }),
-        }
-    }
-
-    /// Whether calls come to it, and not to another library of the driver's name that lies where the loader looks
-    /// first.
-    fn answers(self) -> Result<(), CudaError> {
-        // SAFETY: `is_present` found that there is a library; the addresses are compared and not called.
-        let addresses = unsafe {
-            let of = |library: &Library| library.get::<*const ()>(FIRST_CALL).map(|symbol| *symbol);
-            (of(self.library), of(sys::culib()))
-        };
-        let reason = match addresses {
-            (Err(error), _) => told(&error),
-            (Ok(own), Ok(answers)) if own == answers => return Ok(()),
-            _ => "another library of the driver's name is found before it".to_owned(),
-        };
-        Err(CudaError::NotTheDriver { library: self.name, reason })
-    }
 }
 
 #[cfg(test)]

@@ -144,8 +144,7 @@ impl Library {
         if needed_bytes > available_bytes {
             return Err(CudaError::SharedMemory { kernel: kernel.name, needed_bytes, available_bytes });
         }
-        function
-            .set_attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.shared_bytes)?;
+        function.set_attribute(FunctionAttribute::DynamicSharedBytesMax, kernel.shared_bytes)?;
         let loaded = Loaded { function, parameter_bytes: function.parameter_bytes() };
         self.kernels.push((kernel.name, loaded.clone()));
         Ok(loaded)

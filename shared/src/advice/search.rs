@@ -1,15 +1,14 @@
 //! Which changes are tried.
 
-use super::{Adviser, Change, Fix, Kind, Switch};
+use super::{Adviser, Change, Fix, Kind, Switch, batch::MAX_BATCH_SIZE};
 use crate::{
     dtype::Dtype,
     memory::allocator::SegmentKind,
     nanogpt::Value,
+    plan::Outlook,
     train_config::{Attention, CrossEntropy, MAX_COUNT, Optimizer},
 };
 
-/// Micro-batches that are looked at as divisors; beyond it nobody's batch reaches.
-const MAX_DIVISOR: u64 = 1 << 16;
 /// A block size below which a GPT has next to nothing to attend to.
 const MIN_BLOCK_SIZE: u64 = 64;
 
@@ -109,7 +108,7 @@ impl Adviser<'_> {
     fn divisors(&self) -> Vec<u64> {
         let train = &self.before.request.train;
         let Some(sequences) = train.batch_size.checked_mul(train.gradient_accumulation_steps) else { return vec![] };
-        (1..train.batch_size.min(MAX_DIVISOR)).filter(|b| sequences.is_multiple_of(*b)).collect()
+        (1..train.batch_size.min(MAX_BATCH_SIZE)).filter(|b| sequences.is_multiple_of(*b)).collect()
     }
 
     /// Sets the micro-batch and accumulates what is missing; nanoGPT's value counts the steps of all processes.
@@ -121,12 +120,21 @@ impl Adviser<'_> {
             .then(|| vec![Change::count("batch_size", batch_size), Change::count("gradient_accumulation_steps", steps)])
     }
 
-    /// The largest smaller micro-batch that fits together with `others`.
+    /// The largest smaller micro-batch that is certain to fit together with `others`, else the largest that fits.
     fn micro_batch(&self, others: &[Change]) -> Option<Vec<Change>> {
         let sizes = self.divisors();
-        let changes = |size: u64| self.micro_batch_of(size).map(|changes| [others, &changes].concat());
-        let n_fitting = sizes.partition_point(|size| changes(*size).is_some_and(|changes| self.fits(&changes)));
-        self.micro_batch_of(*sizes.get(n_fitting.checked_sub(1)?)?)
+        let outlook = |size: &u64| {
+            let changes = self.micro_batch_of(*size).map(|changes| [others, &changes].concat());
+            changes.map_or(Outlook::BEYOND, |changes| self.outlook(&changes))
+        };
+        let largest = |passes: fn(Outlook) -> bool| {
+            let n_passing = sizes.partition_point(|size| passes(outlook(size)));
+            // A size that fails may have a larger neighbour that does not.
+            let next = sizes.get(n_passing + 1).filter(|size| passes(outlook(size)));
+            next.or_else(|| sizes.get(n_passing.checked_sub(1)?))
+        };
+        let size = largest(|outlook| outlook.is_certain).or_else(|| largest(|outlook| outlook.fits))?;
+        self.micro_batch_of(*size)
     }
 
     /// The largest evaluation batch with which the run fits.
@@ -137,20 +145,6 @@ impl Adviser<'_> {
             return None;
         }
         Some(changes(largest(1, train.eval_batch(), |size| self.fits(&changes(size)))))
-    }
-
-    /// The largest micro-batch that fits, all else unchanged.
-    pub(super) fn largest_batch_size(&self) -> Option<u64> {
-        let fits = |size: u64| self.fits(&[Change::count("batch_size", size)]);
-        let now = self.before.request.train.batch_size;
-        if !self.before.fits {
-            return (now > 1 && fits(1)).then(|| largest(1, now, fits));
-        }
-        let mut beyond = now.saturating_mul(2);
-        while beyond < MAX_DIVISOR && fits(beyond) {
-            beyond *= 2;
-        }
-        Some(largest(beyond / 2, beyond, fits))
     }
 
     /// Adds up moves, least harm first, until the run fits with the largest micro-batch that then does; then takes out

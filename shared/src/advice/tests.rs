@@ -37,7 +37,7 @@ fn batch_64_fails_in_the_second_evaluation_batch_and_fits_in_smaller_steps() {
     assert_eq!((best.id().as_str(), best.fits, best.effect()), ("micro_batch", true, Effect::None));
     assert_eq!((value(best, "batch_size"), value(best, "gradient_accumulation_steps")), (Some(8), Some(8)));
     assert!(best.step_time_ratio.is_some_and(|ratio| (1.0..1.15).contains(&ratio)), "{best:?}");
-    assert_eq!(advice.largest_batch_size, Some(12));
+    assert_eq!(advice.batch_sizes.largest, Some(11));
 }
 
 #[test]
@@ -88,7 +88,71 @@ fn a_card_without_bfloat16_is_offered_float16() {
 fn a_run_that_fits_needs_nothing_and_hears_how_far_it_can_go() {
     let (before, advice, _) = ask("batch_size = 2\n", &Options::default());
     assert!(before.fits && advice.fixes.is_empty());
-    assert!(advice.largest_batch_size.is_some_and(|largest| largest > 8));
+    assert!(advice.batch_sizes.largest.is_some_and(|largest| largest > 8));
+}
+
+/// The band of what a batch leaves of the card, in bytes.
+fn left(text: &str, options: &Options, batch_size: u64) -> (bool, i64) {
+    let source = Source::File { name: "config.py".into(), text: format!("{text}batch_size = {batch_size}\n") };
+    let plan = plan(resolve(&[source], options).request.expect("a run")).expect("a plan");
+    let total = i64::try_from(plan.request.device.total_bytes).expect("a card");
+    (plan.fits, total - i64::try_from(plan.basis.band_bytes[1]).expect("a size"))
+}
+
+/// GPT-2 124M on an RTX 4070: 12 is certain, 13 and 15 fit by less than the estimate is off, 14 fails between them.
+#[test]
+fn the_largest_batch_size_is_certain_and_the_same_from_any_start() {
+    let options = Options::default();
+    let sizes = |start: u64| ask(&format!("batch_size = {start}\n"), &options).1.batch_sizes;
+    let found = sizes(12);
+    assert_eq!((found.largest, found.may_fit.as_slice()), (Some(12), &[13, 15][..]));
+    let gap = found.gap.expect("14 fails");
+    assert_eq!((gap.fails, gap.fits, gap.left_bytes >> 20), (14, 15, 13));
+    assert_eq!(found.may_fit_text(), "13, 15");
+    for start in [1, 2, 13, 14, 15, 16, 20, 64, 1000] {
+        assert_eq!(sizes(start), found, "from {start}");
+    }
+    assert!(left("", &options, 12).1 >= 0 && left("", &options, 13).1 < 0);
+}
+
+#[test]
+fn neighbours_read_as_a_range() {
+    let said = |may_fit: &[u64]| BatchSizes { may_fit: may_fit.to_vec(), ..BatchSizes::default() }.may_fit_text();
+    assert_eq!(
+        [said(&[]), said(&[3]), said(&[3, 4]), said(&[3, 4, 5, 7, 9, 10, 11])],
+        ["", "3", "3, 4", "3–5, 7, 9–11"]
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// From any start the same, certain to fit, and no larger neighbour is.
+    #[test]
+    fn the_largest_batch_size_holds_its_word(
+        start in 1_u64..200,
+        model in 0_usize..3,
+        compile: bool,
+        vram_gib in 2_u64..26,
+    ) {
+        let options = Options { vram_bytes: Some(vram_gib * GIB), ..Options::default() };
+        let (n_layer, n_head, n_embd, block_size) = [(12, 12, 768, 1024), (6, 6, 384, 256), (24, 16, 1024, 512)][model];
+        let text = format!(
+            "n_layer = {n_layer}\nn_head = {n_head}\nn_embd = {n_embd}\nblock_size = {block_size}\ncompile = {}\n",
+            Value::Bool(compile)
+        );
+        let found = ask(&format!("{text}batch_size = {start}\n"), &options).1.batch_sizes;
+        prop_assert_eq!(&ask(&format!("{text}batch_size = 1\n"), &options).1.batch_sizes, &found);
+        let largest = found.largest.unwrap_or(0);
+        if largest > 0 {
+            prop_assert!(left(&text, &options, largest).1 >= 0, "{largest}");
+        }
+        for size in largest + 1..largest + 9 {
+            let (fits, low) = left(&text, &options, size);
+            prop_assert!(!fits || low < 0, "{size} is certain too, beside {found:?}");
+            prop_assert_eq!(fits, found.may_fit.contains(&size), "{} beside {:?}", size, found);
+        }
+    }
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use super::constants::{
 use crate::{
     dtype::Dtype,
     hardware::{ComputeCapability, Device},
-    memory::run::{AttentionKernel, attention_kernel},
+    memory::run::{AttentionKernel, Pass, attention_kernel},
     plan::Request,
     train_config::TrainConfig,
 };
@@ -43,7 +43,7 @@ impl Roofs {
             && (train.dtype != Dtype::Bfloat16 || device.supports_bfloat16());
         // What Inductor leaves alone runs as eager code does.
         let as_run = TrainConfig { compile: compiled, ..train.clone() };
-        let kernel = attention_kernel(gpt, &as_run, device.compute_capability);
+        let kernel = attention_kernel(gpt, &as_run, device.compute_capability, Pass::Training);
         let (kernel, attention) = match kernel {
             AttentionKernel::Flash => (kernel, fractions.flash),
             AttentionKernel::Cudnn => (kernel, fractions.cudnn),

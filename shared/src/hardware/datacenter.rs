@@ -46,7 +46,7 @@ pub(super) static ROWS: &[Device] = &[
     // Turing.
     card(
         "Tesla T4",
-        &[],
+        &["Colab T4", "Kaggle T4"],
         &Chip { class: &TURING_FULL, sm: 40, mhz: 1590, gib: 16, mb_per_s: 320_000 },
         &CentiGib(1_456, cite!("Zheng-Chong/CatVTON#133; 14.75 in older messages, FoundationVision/GenerateU#10")),
     ),

@@ -204,6 +204,9 @@ fn finds_what_people_type() {
     named("RTX 4070 12GB", "GeForce RTX 4070");
     named("RTX 4070 12 GB", "GeForce RTX 4070");
     named("4070 ti super", "GeForce RTX 4070 Ti SUPER");
+    named("4070ti", "GeForce RTX 4070 Ti");
+    named("rtx3060", "GeForce RTX 3060 12GB");
+    named("colab t4", "Tesla T4");
     named("4070tisuper", "GeForce RTX 4070 Ti SUPER");
     named("RTX4070TiS", "GeForce RTX 4070 Ti SUPER");
     named("2070s", "GeForce RTX 2070 SUPER");

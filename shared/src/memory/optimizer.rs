@@ -16,13 +16,21 @@ const MIN_8BIT_ELEMENTS: u64 = 4096;
 
 /// One optimizer step of the run; `first` makes the optimizer's state, unless the run resumed with it.
 pub(super) fn step(run: &mut Run<'_>, first: bool) -> SectionId {
+    let is_fused = steps_on_card(run.train.optimizer);
+    let unscales_inside = uses_scaler(run.train) && is_fused && !run.train.clips_gradients;
     if uses_scaler(run.train) {
-        // unscale_: the inverse scale in float64 and float32, and whether an infinity was found.
-        let scale = run.w.alloc(Tensor::ScalarF64, None);
-        let inverse = run.w.alloc(Tensor::ScalarF64, None);
-        run.w.free(scale);
-        let inverse_f32 = run.w.alloc(Tensor::Scalar, None);
-        run.w.free(inverse);
+        // `unscale_`: the inverse scale in float64 and float32, and whether an infinity was found. The fused kernel
+        // unscales by itself where nothing is clipped: then `_check_inf_per_device` takes a scale of 1.
+        let inverse_f32 = if !unscales_inside {
+            let scale = run.w.alloc(Tensor::ScalarF64, None);
+            let inverse = run.w.alloc(Tensor::ScalarF64, None);
+            run.w.free(scale);
+            let inverse_f32 = run.w.alloc(Tensor::Scalar, None);
+            run.w.free(inverse);
+            inverse_f32
+        } else {
+            run.w.alloc(Tensor::Scalar, None)
+        };
         let found = run.w.alloc(Tensor::Scalar, None);
         run.w.alloc_in(run.name(Name::FoundInf), Tensor::FoundInf, None);
         let copy = run.w.alloc(Tensor::Scalar, None);
@@ -31,13 +39,17 @@ pub(super) fn step(run: &mut Run<'_>, first: bool) -> SectionId {
     if run.train.clips_gradients {
         clip(run);
     }
-    let found_inf = uses_scaler(run.train).then(|| run.w.alloc(Tensor::Scalar, None));
-    if first && !run.train.resumes {
-        allocate_state(run);
+    let found_inf = (uses_scaler(run.train) && is_fused).then(|| run.w.alloc(Tensor::Scalar, None));
+    let grad_scale = unscales_inside.then(|| run.w.alloc(Tensor::Scalar, None));
+    for group in groups(run) {
+        if first && !run.train.resumes {
+            allocate_state_of(run, &group);
+        }
+        if run.train.optimizer == Optimizer::AdamwForeach {
+            denominators(run, &group);
+        }
     }
-    if run.train.optimizer == Optimizer::AdamwForeach {
-        denominators(run);
-    }
+    run.w.free_some(grad_scale);
     run.w.free_some(found_inf);
     if uses_scaler(run.train) {
         run.w.free_kept(run.name(Name::FoundInf));
@@ -61,16 +73,23 @@ fn clip(run: &mut Run<'_>) {
     w.free_all([coefficient, clamped, total]);
 }
 
-/// Parameters as AdamW's groups order them: decayed ones, then the others.
-fn grouped(run: &Run<'_>) -> Vec<(usize, Parameter)> {
+/// AdamW's groups, in the order in which it steps them: parameters that decay, then the others.
+fn groups(run: &Run<'_>) -> [Vec<(usize, Parameter)>; 2] {
     let all = || run.parameters.iter().copied().enumerate();
-    all().filter(|(_, p)| p.decayed).chain(all().filter(|(_, p)| !p.decayed)).collect()
+    [true, false].map(|decayed| all().filter(|(_, p)| p.decayed == decayed).collect())
 }
 
 /// The moments of every parameter, in the order of the groups.
 pub(super) fn allocate_state(run: &mut Run<'_>) {
+    for group in groups(run) {
+        allocate_state_of(run, &group);
+    }
+}
+
+/// The moments of a group's parameters.
+fn allocate_state_of(run: &mut Run<'_>, group: &[(usize, Parameter)]) {
     let kind = run.train.optimizer;
-    for (index, parameter) in grouped(run) {
+    for &(index, parameter) in group {
         let quantised = kind == Optimizer::Adamw8bit && is_quantised(run.config.n_embd(), parameter);
         if steps_on_card(kind) {
             run.w.alloc_in(run.state(2, index), Tensor::StepCount, parameter.layer);
@@ -100,23 +119,14 @@ fn is_quantised(n_embd: u64, parameter: Parameter) -> bool {
 }
 
 /// AdamW over lists of tensors holds the square roots of a group's second moments while it steps that group.
-fn denominators(run: &mut Run<'_>) {
-    let all = grouped(run);
-    for decayed in [true, false] {
-        let held: Vec<_> = all
-            .iter()
-            .filter(|(_, p)| p.decayed == decayed)
-            .map(|(_, p)| {
-                let stored = Stored { tensor: p.tensor, role: Role::Denominator };
-                run.w.alloc(stored, p.layer)
-            })
-            .collect();
-        run.w.free_all(held);
-    }
+fn denominators(run: &mut Run<'_>, group: &[(usize, Parameter)]) {
+    let stored = |parameter: Parameter| Stored { tensor: parameter.tensor, role: Role::Denominator };
+    let held: Vec<_> = group.iter().map(|&(_, p)| run.w.alloc(stored(p), p.layer)).collect();
+    run.w.free_all(held);
 }
 
 fn zero_grad(run: &mut Run<'_>) {
-    for (index, _) in grouped(run) {
+    for (index, _) in groups(run).into_iter().flatten() {
         let slot = run.gradient(index);
         run.w.free_kept(slot);
     }

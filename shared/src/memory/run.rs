@@ -3,6 +3,11 @@
 //! train.py's own names decide what outlives what: `X, Y`, `logits, loss` keep their tensors until they are assigned
 //! anew, `estimate_loss` has names of its own, and `state_dict` of a resumed run is never let go.
 
+mod attention_kernel;
+
+pub use attention_kernel::AttentionKernel;
+pub(crate) use attention_kernel::{Pass, attention_kernel};
+
 use crate::{
     dtype::Dtype,
     gpt::{
@@ -26,21 +31,6 @@ pub struct Card {
     pub sm_count: u32,
 }
 
-/// The kernel that computes attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttentionKernel {
-    /// FlashAttention 2: half precision on sm_80 and later.
-    Flash,
-    /// The memory-efficient kernel of xFormers: float32, or float16 on older cards.
-    Efficient,
-    /// cuDNN's, preferred on sm_90 and later.
-    Cudnn,
-    /// nanoGPT's own: products and softmax one by one.
-    Math,
-    /// PyTorch's own, where no fused kernel takes the dtype: the same in float32, whatever autocast says.
-    Composite,
-}
-
 /// cuBLAS takes 32 MiB on sm_90 and 8.125 MiB elsewhere: `getChosenWorkspaceSize` of PyTorch, `:4096:2:16:8`.
 const fn cublas_workspace_bytes(compute_capability: ComputeCapability) -> u64 {
     if compute_capability.major == 9 { 33_554_432 } else { 8_519_680 }
@@ -55,40 +45,6 @@ const fn threads_per_sm(capability: ComputeCapability) -> u64 {
     }
 }
 
-/// The longest head flash attention takes.
-const FLASH_MAX_HEAD_SIZE: u64 = 256;
-/// The longest head cuDNN's attention takes.
-const CUDNN_MAX_HEAD_SIZE: u64 = 128;
-
-/// The kernel PyTorch's `scaled_dot_product_attention` picks, in its order of preference.
-///
-/// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (2.11): cuDNN first on sm_90 and later, then flash,
-/// then memory-efficient, which below sm_80 takes float32 and float16 and no bfloat16.
-pub(crate) fn attention_kernel(
-    config: &GptConfig,
-    train: &TrainConfig,
-    capability: ComputeCapability,
-) -> AttentionKernel {
-    let head_size = config.head_size();
-    let major = capability.major;
-    if train.attention == Attention::Math {
-        AttentionKernel::Math
-    } else if train.is_half()
-        && (9..12).contains(&major)
-        && head_size.is_multiple_of(8)
-        && head_size <= CUDNN_MAX_HEAD_SIZE
-    {
-        AttentionKernel::Cudnn
-    } else if train.is_half() && major >= 8 && head_size <= FLASH_MAX_HEAD_SIZE {
-        AttentionKernel::Flash
-    } else if train.dtype == Dtype::Bfloat16 && major < 8 && !train.compile {
-        // Compiled code never gets there: Inductor leaves such graphs alone.
-        AttentionKernel::Composite
-    } else {
-        AttentionKernel::Efficient
-    }
-}
-
 /// A run being written.
 pub(super) struct Run<'a> {
     pub(super) config: &'a GptConfig,
@@ -99,6 +55,8 @@ pub(super) struct Run<'a> {
     pub(super) bytes: &'a TensorBytes,
     /// Sizes at `eval_batch_size`.
     pub(super) eval_bytes: &'a TensorBytes,
+    /// Parts into which flash attention's forward splits the keys, at `batch_size` and at `eval_batch_size`.
+    flash_splits: [u64; 2],
     pub(super) w: Writer,
     pub(super) graphs: compiled::Graphs,
     /// Whether the forward thread has its cuBLAS workspace, and the autograd thread.
@@ -169,9 +127,14 @@ impl Run<'_> {
         self.indexed(8, usize::try_from(layer).unwrap_or(usize::MAX))
     }
 
-    /// The kernel of this run's attention.
-    pub(super) fn attention_kernel(&self) -> AttentionKernel {
-        attention_kernel(self.config, self.train, self.card.compute_capability)
+    /// The kernel of this run's attention in a pass.
+    pub(super) fn attention_kernel(&self, pass: Pass) -> AttentionKernel {
+        attention_kernel(self.config, self.train, self.card.compute_capability, pass)
+    }
+
+    /// Parts into which flash attention's forward without dropout splits the keys.
+    pub(super) fn flash_splits(&self, trains: bool) -> u64 {
+        if trains { self.flash_splits[0] } else { self.flash_splits[1] }
     }
 
     /// The cuBLAS workspace of the thread that computes, taken at that thread's first product.
@@ -337,8 +300,9 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         trainer_parts: 0,
     };
     let eval_dims = Dims { b: train.eval_batch(), ..dims };
-    let kernel = attention_kernel(config, train, card.compute_capability);
-    let used = |tensor: Tensor| is_used(train, kernel, tensor);
+    let kernels =
+        [Pass::Evaluation, Pass::Training].map(|pass| attention_kernel(config, train, card.compute_capability, pass));
+    let used = |tensor: Tensor| kernels.iter().any(|&kernel| is_used(train, kernel, tensor));
     let bytes = TensorBytes::new(&dims, used)?;
     let eval_bytes = if eval_dims == dims { bytes.clone() } else { TensorBytes::new(&eval_dims, used)? };
 
@@ -349,6 +313,7 @@ pub fn program(config: &GptConfig, train: &TrainConfig, card: Card) -> Result<Pr
         card,
         bytes: &bytes,
         eval_bytes: &eval_bytes,
+        flash_splits: [&dims, &eval_dims].map(Dims::flash_splits),
         w: Writer::new(u32::try_from(kept).unwrap_or(u32::MAX)),
         graphs: compiled::Graphs::default(),
         parameters,

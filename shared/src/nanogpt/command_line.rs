@@ -26,6 +26,9 @@ pub(super) fn read_override(text: &str, source: usize, settings: &mut Settings) 
                 settings.unevaluated.insert(key, origin);
             }
         }
+    } else if let Some(key) = text.strip_prefix("--").and_then(defaults::find) {
+        let origin = Origin { source, line: 1, column: 1, span: Span { start: 0, end: text.len() } };
+        settings.unevaluated.insert(key.name, origin);
     }
     for problem in say.said {
         settings.problems.push(problem);
@@ -71,8 +74,13 @@ fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mu
     // nanoGPT compares with whatever the name holds by now, which a config file may have given another type.
     let current = settings.value(key).map(|v| v.type_name());
     let Some(expected) = current.or_else(|| defaults::find(key).map(|k| k.default.type_name())) else {
-        let near = defaults::nearest(key).map(|near| text::did_you_mean(format!("--{near}={val}")));
-        say.error(text::unknown_key(shortened(key)), near);
+        let near = defaults::nearest(key);
+        say.error(text::unknown_key(shortened(key)), near.map(|near| text::did_you_mean(format!("--{near}={val}"))));
+        // What is meant is known, and what the run would then be is not.
+        if let Some(near) = near {
+            let origin = Origin { source, line: 1, column: 1, span: Span { start: 0, end: 0 } };
+            settings.unevaluated.insert(near, origin);
+        }
         return Some(literal.ok().unwrap_or_else(|| Value::Str(val.into())));
     };
     let value = match literal {
@@ -86,7 +94,7 @@ fn choose(key: &str, val: &str, source: usize, settings: &mut Settings, say: &mu
             return None;
         }
         Err(NoLiteral::Text) if expected == "str" => return Some(Value::Str(val.into())),
-        Err(NoLiteral::Text) => return Some(meant(key, val, source, settings, expected, say)),
+        Err(NoLiteral::Text) => return meant(key, val, source, settings, expected, say),
     };
     if value.type_name() == expected {
         return Some(value);
@@ -108,8 +116,16 @@ fn mismatch(key: &str, found: &str, expected: &str) -> Text {
     text::type_mismatch(key, expected, found)
 }
 
-/// The value of an argument that `literal_eval` leaves a string where no string belongs.
-fn meant(key: &str, val: &str, source: usize, settings: &mut Settings, expected: &str, say: &mut Speaker<'_>) -> Value {
+/// The value of an argument that `literal_eval` leaves a string where no string belongs; `None` where that is no value
+/// and memory depends on it.
+fn meant(
+    key: &str,
+    val: &str,
+    source: usize,
+    settings: &mut Settings,
+    expected: &str,
+    say: &mut Speaker<'_>,
+) -> Option<Value> {
     let value = match val.to_ascii_lowercase().as_str() {
         "true" => Some(Value::Bool(true)),
         "false" => Some(Value::Bool(false)),
@@ -117,7 +133,7 @@ fn meant(key: &str, val: &str, source: usize, settings: &mut Settings, expected:
     };
     let value = value.filter(|v| v.type_name() == expected || (expected == "float" && v.type_name() == "int"));
     say.error(mismatch(key, "str", expected), value.as_ref().map(|v| text::verbatim(format!("--{key}={v}"))));
-    value.unwrap_or_else(|| Value::Str(val.into()))
+    value.or_else(|| (!defaults::decides_memory(key)).then(|| Value::Str(val.into())))
 }
 
 /// Why there is no value.
@@ -218,7 +234,7 @@ mod tests {
         );
         check(
             "--batch_size=big",
-            "'big'\n--batch_size=big: nanoGPT stops: batch_size is of type int, and this is of type str",
+            "12\n--batch_size=big: nanoGPT stops: batch_size is of type int, and this is of type str",
         );
     }
 
@@ -234,7 +250,7 @@ mod tests {
         check("--batch_size=9223372036854775807", "9223372036854775807");
         check("--batch_size=-9223372036854775808", "-9223372036854775808");
         let of_type_str = "nanoGPT stops: batch_size is of type int, and this is of type str";
-        check("--batch_size=2**99", &format!("'2**99'\n--batch_size=2**99: {of_type_str}"));
+        check("--batch_size=2**99", &format!("12\n--batch_size=2**99: {of_type_str}"));
         let type_error = "learning_rate is of type float, and this is of type int";
         check(
             "--learning_rate=9223372036854775808",

@@ -148,6 +148,32 @@ pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
+/// Whether a key's value decides what memory a run takes: without it there is no plan.
+#[must_use]
+pub fn decides_memory(name: &str) -> bool {
+    matches!(
+        name,
+        "n_layer"
+            | "n_head"
+            | "n_embd"
+            | "block_size"
+            | "batch_size"
+            | "gradient_accumulation_steps"
+            | "dropout"
+            | "bias"
+            | "vocab_size"
+            | "dtype"
+            | "compile"
+            | "init_from"
+            | "grad_clip"
+            | "max_iters"
+            | "eval_iters"
+            | "eval_interval"
+            | "eval_only"
+            | "eval_batch_size"
+    )
+}
+
 /// The setting whose name is nearest, if it is near enough to have been meant.
 #[must_use]
 pub fn nearest(name: &str) -> Option<&'static str> {

@@ -54,6 +54,10 @@ pub(super) struct Reader<'a, 's> {
     pub tracks: bool,
     /// As `ast.literal_eval`: no names, no operators but one sign.
     pub literal_only: bool,
+    /// The text is a stock config's, which stands in no source.
+    pub is_stock: bool,
+    /// The settings of train.py have ended, and what follows is its program.
+    pub is_program: bool,
     depth: u32,
 }
 
@@ -69,7 +73,19 @@ impl<'a, 's> Reader<'a, 's> {
         let mut lexer = Lexer::new(text);
         let token = lexer.next();
         let sites = Names::default();
-        Self { lexer, token, last_end: 0, settings, source, sites, tracks: false, literal_only: false, depth: 0 }
+        Self {
+            lexer,
+            token,
+            last_end: 0,
+            settings,
+            source,
+            sites,
+            tracks: false,
+            literal_only: false,
+            is_stock: false,
+            is_program: false,
+            depth: 0,
+        }
     }
 
     /// Gives the token in hand and takes the next.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::defaults::{self, DEFAULT_VOCAB_SIZE};
 use super::problem::{Problem, Problems, Severity};
 use super::value::Value;
-use super::{MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, read, shortened};
+use super::{MAX_SOURCE_BYTES, MAX_SOURCES, Settings, Source, below, read, shortened, words};
 
 /// What a text turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -18,6 +18,8 @@ pub enum PastedKind {
     Command,
     /// What `train.py` printed.
     Log,
+    /// A run in a few words, as "124M, batch 64".
+    Words,
 }
 
 /// What was found in a text.
@@ -63,6 +65,8 @@ pub fn from_pasted_text(name: &str, text: &str) -> Pasted {
             && command(&text[start..], &mut pasted)
         {
             pasted.kind = PastedKind::Command;
+            let end = start + commands(&text[start..]).1;
+            below::read_files(text.get(end..).unwrap_or_default(), &mut pasted.sources);
             return pasted;
         }
     }
@@ -72,6 +76,15 @@ pub fn from_pasted_text(name: &str, text: &str) -> Pasted {
     for at in fences {
         text.replace_range(at..=at, "#");
     }
+    // A config is what sets a key; what a few words say is looked for only where it sets none.
+    if text.len() <= words::MAX_BYTES {
+        let file = Source::File { name: name.into(), text: text.clone() };
+        let said = read(&[file]).sets_nothing().then(|| words::config(&text)).flatten();
+        if let Some(config) = said {
+            pasted.kind = PastedKind::Words;
+            text = config;
+        }
+    }
     pasted.sources.push(Source::File { name: name.into(), text });
     pasted
 }
@@ -80,7 +93,7 @@ pub fn from_pasted_text(name: &str, text: &str) -> Pasted {
 const OF_A_LOG: [&str; 3] = ["Overriding config with ", "Overriding: ", "tokens per iteration will be: "];
 
 /// Each line with its offset, without its line break.
-fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     text.split_inclusive('\n').map(move |line| {
         let start = at;
@@ -162,7 +175,7 @@ fn add(pasted: &mut Pasted, source: Source) {
 
 /// Takes the command that `text` starts with, if it starts one that trains.
 fn command(text: &str, pasted: &mut Pasted) -> bool {
-    for words in commands(text) {
+    for words in commands(text).0 {
         let basename = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         let is_launcher = |word: &String| {
             let base = basename(word);
@@ -223,27 +236,31 @@ fn world_size(launch: &[String], problems: &mut Problems) -> Option<u64> {
     product
 }
 
-/// The words of each command on the first line of `text`, which a backslash carries on below. Follows the shell's
-/// quotes, and ends a command at `|`, `&`, `;`, `<`, `>` and `#`.
-fn commands(text: &str) -> Vec<Vec<String>> {
+/// The words of each command on the first line of `text`, which a backslash carries on below, and how long that is in
+/// bytes. Follows the shell's quotes, and ends a command at `|`, `&`, `;`, `<`, `>` and `#`.
+fn commands(text: &str) -> (Vec<Vec<String>>, usize) {
     let mut all = vec![];
     let mut words: Vec<String> = vec![];
     let mut word: Option<String> = None;
     let mut chars = text.chars().take(MAX_COMMAND_CHARS).peekable();
     let mut quote = None;
+    let mut length = 0;
     while let Some(c) = chars.next() {
+        length += c.len_utf8();
         match (c, quote) {
             ('\\', None | Some('"')) => match chars.peek().copied() {
                 Some('\r' | '\n') => {
                     // CR LF is one line break.
                     let first = chars.next();
-                    chars.next_if(|second| first == Some('\r') && *second == '\n');
+                    let second = chars.next_if(|second| first == Some('\r') && *second == '\n');
+                    length += first.iter().chain(&second).map(|c| c.len_utf8()).sum::<usize>();
                 }
                 // In a path of Windows the backslash stays.
                 Some(next) if next.is_ascii_alphanumeric() || next == '.' => word.get_or_insert_default().push(c),
                 Some(next) => {
                     word.get_or_insert_default().push(next);
                     chars.next();
+                    length += next.len_utf8();
                 }
                 None => {}
             },
@@ -274,7 +291,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
             words.remove(0);
         }
     }
-    all
+    (all, length)
 }
 
 #[cfg(test)]
@@ -395,7 +412,7 @@ mod tests {
         assert_eq!(settings.vocab_size(), 65);
         assert_eq!(settings.get_f64("dropout"), Some(0.0));
         let said: Vec<String> = settings.problems.as_slice().iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["config/x.py:3:11: dropout is 0,2, but it has to be a number; 0.0 is used"]);
+        assert_eq!(said, ["config/x.py:3:11: dropout is 0,2, but it has to be a number"]);
     }
 
     #[test]
@@ -411,7 +428,7 @@ mod tests {
         let settings = from_pasted_text("pasted", "python train.py config/x.py").read();
         assert_eq!(
             settings.problems.as_slice()[0].to_string(),
-            "config/x.py: the text of this config is not at hand\n\nhint: paste the file's text as well"
+            "config/x.py: this config was not read\n\nhint: open the file, or paste its text"
         );
     }
 }

@@ -1,5 +1,7 @@
 //! A config with some values changed, and all else, comments and order included, as it was.
 
+use std::ops::Range;
+
 use super::lexer::{Kind, Lexer};
 use super::names::Names;
 use super::parser::{Reader, is_name};
@@ -12,6 +14,8 @@ use super::{MAX_SOURCE_BYTES, shortened};
 pub(super) struct Site {
     /// The `=`, or the operator of an augmented assignment.
     pub op_start: usize,
+    /// The first byte after it.
+    pub op_end: usize,
     pub value_end: usize,
     /// Nothing else hangs on the same assignment, and it stands on one line.
     pub in_place: bool,
@@ -19,8 +23,31 @@ pub(super) struct Site {
     pub is_read_later: bool,
 }
 
+impl Site {
+    /// Where the value begins, behind the operator and the blanks after it.
+    fn value_start(&self, text: &str) -> usize {
+        let between = text.get(self.op_end..self.value_end).unwrap_or_default();
+        self.value_end - between.trim_start_matches([' ', '\t', '\u{c}']).len()
+    }
+}
+
+/// Replacements in the order of the text: first byte, first byte after, what comes there.
+struct Edits(Vec<(usize, usize, String)>);
+
+impl Edits {
+    /// Adds one, unless it is there.
+    fn add(&mut self, start: usize, end: usize, replacement: &str) {
+        let at = self.0.partition_point(|before| (before.0, before.1) <= (start, end));
+        let is_same = |before: &(usize, usize, String)| (before.0, before.1) == (start, end) && before.2 == replacement;
+        if !self.0.iter().any(is_same) {
+            self.0.insert(at, (start, end, replacement.to_owned()));
+        }
+    }
+}
+
 /// `text` with each key set to its new value and the reason as a comment: `batch_size = 8  # headroom: why`; an empty
-/// reason leaves none.
+/// reason leaves none. The comment of an earlier change goes with the value that it explains, and so does the same comment on
+/// other lines; what else stands on the line, comments and blanks included, stays.
 ///
 /// A value is rewritten where it is assigned last. Where that would touch anything else (a chained assignment, a later
 /// expression that reads the key, an assignment inside a block), and where the key is missing, the key is assigned at
@@ -35,34 +62,48 @@ pub fn patch(text: &str, changes: &[(&str, Value, &str)]) -> String {
     // What follows a bracket or string that is never closed is read by guesses, which an edit could turn.
     let sites = if reader.lexer.line_by_line { Names::default() } else { std::mem::take(&mut reader.sites) };
 
-    // (start, end, replacement), in the order of the text.
-    let mut edits: Vec<(usize, usize, String)> = Vec::new();
+    let mut edits = Edits(Vec::new());
     let mut appended = String::new();
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut void: Vec<&str> = Vec::new();
     for (i, (key, value, why)) in changes.iter().enumerate() {
         let superseded = changes[i + 1..].iter().any(|(later, _, _)| later == key);
         if superseded || !is_name(key) {
             continue;
         }
         let comment = comment(why);
-        let site = sites.get(key).filter(|site| site.in_place && !site.is_read_later);
-        match site.and_then(|site| Some((site, line_end(text, site.value_end)?))) {
-            Some((site, end)) => {
-                for edit in [(site.op_start, site.value_end, format!("= {value}")), (end, end, comment)] {
-                    let at = edits.partition_point(|before| (before.0, before.1) <= (edit.0, edit.1));
-                    edits.insert(at, edit);
-                }
+        let known = sites.get(key).and_then(|site| Some((site, line_end(text, site.value_end)?)));
+        if let Some((_, line)) = &known {
+            void.extend(own_comments(&text[line.comment..line.end]).map(|(_, why)| why));
+        }
+        match known.filter(|(site, _)| site.in_place && !site.is_read_later) {
+            Some((site, line)) => {
+                edits.add(site.op_start, site.op_end, "=");
+                edits.add(site.value_start(text), site.value_end, &value.to_string());
+                edits.add(line.end, line.end, &comment);
             }
             None => appended.push_str(&format!("{key} = {value}{comment}{newline}")),
         }
     }
+    // A fix writes its reason on each line that it changes. Once one of them is changed again, the reason is void on all.
+    if !void.is_empty() {
+        for site in sites.iter().map(|(_, site)| site) {
+            let Some(line) = line_end(text, site.value_end) else { continue };
+            for (span, why) in own_comments(&text[line.comment..line.end]) {
+                if void.contains(&why) {
+                    edits.add(line.comment + span.start, line.comment + span.end, "");
+                }
+            }
+        }
+    }
+    let edits = edits.0;
 
     let mut out = String::with_capacity(text.len() + appended.len() + 64 * edits.len());
     let mut done = 0;
     for (start, end, replacement) in edits {
-        out.push_str(&text[done..start]);
+        out.push_str(text.get(done..start).unwrap_or_default());
         out.push_str(&replacement);
-        done = end;
+        done = done.max(end);
     }
     out.push_str(&text[done..]);
     if !appended.is_empty() {
@@ -88,18 +129,42 @@ fn comment(why: &str) -> String {
     format!("  # headroom: {}", shortened(why.trim()))
 }
 
+/// What begins a comment of ours.
+const MARK: &str = "# headroom:";
+
+/// The comments of ours in a line's comment, each with the blanks before it, and with its reason. One ends where another
+/// comment begins.
+fn own_comments(comment: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+    comment.match_indices(MARK).map(|(at, _)| {
+        let start = comment[..at].trim_end().len();
+        let behind = at + MARK.len();
+        let end = comment[behind..].find(" #").map_or(comment.len(), |next| behind + next);
+        (start..end, comment[behind..end].trim())
+    })
+}
+
+/// The end of a line.
+struct LineEnd {
+    /// Behind its last token: blanks and the comment.
+    comment: usize,
+    /// Its line break.
+    end: usize,
+}
+
 /// Where the line ends that `from`, the end of a value, stands on; `None` if what follows on it goes on below, or if a
 /// string is left open on it, which would take in a comment.
-fn line_end(text: &str, from: usize) -> Option<usize> {
+fn line_end(text: &str, from: usize) -> Option<LineEnd> {
     let mut lexer = Lexer::within_line(&text[from..]);
+    let mut comment = from;
     loop {
         let token = lexer.next();
         if matches!(token.kind, Kind::Bad(_)) {
             return None;
         }
         if token.ends_line() {
-            return (token.spot.line == 1).then_some(from + token.spot.offset);
+            return (token.spot.line == 1).then_some(LineEnd { comment, end: from + token.spot.offset });
         }
+        comment = from + token.end();
     }
 }
 
@@ -117,8 +182,26 @@ mod tests {
         check(
             "# mine\nbatch_size = 12 # micro\nn_layer=5 * 8\r\n",
             &[("batch_size", Value::Int(8), "fits"), ("n_layer", Value::Int(6), "a\nb")],
-            "# mine\nbatch_size = 8 # micro  # headroom: fits\nn_layer= 6  # headroom: a b\r\n",
+            "# mine\nbatch_size = 8 # micro  # headroom: fits\nn_layer=6  # headroom: a b\r\n",
         );
+    }
+
+    #[test]
+    fn a_comment_of_ours_goes_with_its_value() {
+        let fixed = "batch_size = 20  # headroom: fits RTX 4070\n";
+        let edited = |why| vec![("batch_size", Value::Int(64), why)];
+        check(fixed, &edited(""), "batch_size = 64\n");
+        check(fixed, &edited("fits L4"), "batch_size = 64  # headroom: fits L4\n");
+        check("batch_size=20 # mine  # headroom: y", &edited("z"), "batch_size=64 # mine  # headroom: z");
+        check("batch_size = 20  # headroom: y # mine\r\n", &edited(""), "batch_size = 64 # mine\r\n");
+        check("batch_size =\t20  # headroom: y  # headroom: y", &edited(""), "batch_size =\t64");
+        // Another line's stays, unless the same change wrote it.
+        check(
+            "n_layer = 6  # headroom: x\nbatch_size = 20  # headroom: y\nbias = True  # headroom: y\n",
+            &edited("z"),
+            "n_layer = 6  # headroom: x\nbatch_size = 64  # headroom: z\nbias = True\n",
+        );
+        check("x = '# headroom: y'  # z", &[("x", Value::Int(1), "")], "x = 1  # z");
     }
 
     #[test]

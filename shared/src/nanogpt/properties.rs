@@ -46,15 +46,20 @@ fn exercise(text: &str) {
     let _ = from_pasted_text("pasted", text).read();
 }
 
+/// Whether each bracket and string is closed. Python refuses another text, and how far the rest of it is understood depends on
+/// what stands at its end.
+fn is_closed(text: &str) -> bool {
+    let mut lexer = lexer::Lexer::new(text);
+    while lexer.next().kind != lexer::Kind::End {}
+    !lexer.line_by_line && lexer.recover_unclosed().is_none()
+}
+
 /// Patches `text` and reads both.
 fn patch_holds(text: &str, batch_size: i64, dtype: &str) {
     let changes = [("batch_size", Value::Int(batch_size), "fits"), ("dtype", Value::Str(dtype.into()), "half")];
     let patched = patch(text, &changes);
     let before = read_text(text);
-    // Python refuses such a text, and how far the rest of it is understood depends on what stands at its end.
-    let mut lexer = lexer::Lexer::new(text);
-    while lexer.next().kind != lexer::Kind::End {}
-    if lexer.line_by_line || lexer.recover_unclosed().is_some() {
+    if !is_closed(text) {
         return;
     }
     let mut expected = plain_values(&before);
@@ -174,6 +179,31 @@ proptest! {
     #[test]
     fn a_patch_of_a_damaged_config_holds(text in mutated()) {
         patch_holds(&text, 3, "float16");
+    }
+
+    /// Whatever was changed before: a line has one comment of ours at most, and a line changed without a reason none.
+    #[test]
+    fn comments_of_ours_never_double(
+        text in soup(),
+        edits in prop::collection::vec((prop::sample::select(vec!["batch_size", "dtype", "n_head"]), 0..100_i64, 0..3_usize), 1..8),
+    ) {
+        let own = text.matches("# headroom:").count();
+        prop_assume!(own == 0);
+        let mut patched = text;
+        for (key, value, why) in &edits {
+            let why = ["", "fits GeForce RTX 4070", "fits L4"][*why];
+            patched = patch(&patched, &[(*key, Value::Int(*value), why)]);
+            for line in patched.lines() {
+                prop_assert!(line.matches("# headroom:").count() <= 1, "{patched:?}");
+            }
+            if !is_closed(&patched) {
+                continue;
+            }
+            let ours = patched.lines().find(|line| line.trim_start().starts_with(&format!("{key} = {value}")));
+            if let Some(line) = ours.filter(|_| why.is_empty()) {
+                prop_assert!(!line.contains("# headroom:"), "{patched:?}");
+            }
+        }
     }
 
     #[test]

@@ -56,6 +56,10 @@ pub struct Settings {
     pub unknown: Names<Setting>,
     /// Names whose last assignment could not be evaluated, and where it is. An earlier value may stand in `values`.
     pub unevaluated: Names<Origin>,
+    /// Config files that are named and were not read, by name; at most 80 characters of each.
+    pub unread: Vec<String>,
+    /// A text was read in which nothing is a setting and something is amiss.
+    pub(super) found_nothing: bool,
     /// What was noticed, in the order of reading.
     pub problems: Problems,
     /// Whether it was said that there are more names than are kept.
@@ -66,6 +70,15 @@ pub struct Settings {
 
 /// Counts of steps that `train.py` only compares and takes remainders of, so that a float such as 6e5 works there.
 const WORKS_AS_FLOAT: [&str; 5] = ["max_iters", "lr_decay_iters", "warmup_iters", "eval_interval", "log_interval"];
+
+/// What stands for a value that could not be read: no value of Python's.
+pub(crate) const UNREADABLE: &str = "unknown";
+
+/// The line of a config that executes another, as Python does it.
+#[must_use]
+pub fn executed_line(name: &str) -> String {
+    format!("exec(open({}).read())\n", Value::Str(name.to_owned()))
+}
 
 impl Settings {
     /// The value of `key`: as set, else nanoGPT's default; `None` where that depends on the GPU or the data set.
@@ -79,6 +92,29 @@ impl Settings {
     #[must_use]
     pub fn is_set(&self, key: &str) -> bool {
         self.values.contains_key(key)
+    }
+
+    /// Keys that decide memory and whose last value could not be read.
+    pub fn unreadable(&self) -> impl Iterator<Item = &str> {
+        self.unevaluated.iter().map(|(name, _)| name.as_str()).filter(|name| defaults::decides_memory(name))
+    }
+
+    /// Whether every value that decides memory is known: all files were read, and their values too.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.unread.is_empty() && !self.found_nothing && self.unreadable().next().is_none()
+    }
+
+    /// Whether a text was read in which nothing is a setting and something is amiss.
+    #[must_use]
+    pub fn found_nothing(&self) -> bool {
+        self.found_nothing
+    }
+
+    /// Whether no key of nanoGPT is set, not even to a value that could not be read.
+    #[must_use]
+    pub fn sets_nothing(&self) -> bool {
+        self.values.is_empty() && self.unevaluated.iter().all(|(key, _)| defaults::find(key).is_none())
     }
 
     /// The name of the source that an origin speaks of.
@@ -169,15 +205,17 @@ impl Settings {
     }
 
     /// Everything that is set, as a config: a line a key, nanoGPT's own first, in its order. An argument's key that is no
-    /// Python name (`--batch-size=4`) is left out, as no config can set it.
+    /// Python name (`--batch-size=4`) is left out, as no config can set it. Files that were not read, and values that decide
+    /// memory and could not be read, stay so: the result gives no plan either.
     #[must_use]
     pub fn to_config(&self) -> String {
+        let mut config = self.unread.iter().fold(String::new(), |config, name| config + &executed_line(name));
         let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, self.values.get(key.name)?)));
         let unknown = self.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
-        known.chain(unknown).filter(|(name, _)| is_name(name)).fold(String::new(), |config, (name, setting)| {
-            let Setting { value, .. } = setting;
-            config + &format!("{name} = {value}\n")
-        })
+        for (name, Setting { value, .. }) in known.chain(unknown).filter(|(name, _)| is_name(name)) {
+            config.push_str(&format!("{name} = {value}\n"));
+        }
+        self.unreadable().fold(config, |config, name| config + &format!("{name} = {UNREADABLE}\n"))
     }
 
     /// Assigns a key, as another override at the end of the command line would.
@@ -218,17 +256,23 @@ impl Settings {
     fn wrong_type(&mut self, key: &str, expected: Key) {
         let Some(value) = self.value(key) else { return };
         let default = defaults::find(key).and_then(|k| k.default.value());
-        // Whoever reads a command line may make no plan of it at all.
         let value = value.to_string();
+        let decides = defaults::decides_memory(key);
         let said = match (default.map(|default| default.to_string()), self.is_argument(key)) {
             (Some(default), true) => text::has_to_be_default(key, value, expected, default),
-            (Some(default), false) => text::has_to_be_used(key, value, expected, default),
-            (None, _) => text::has_to_be(key, value, expected),
+            (Some(default), false) if !decides => text::has_to_be_used(key, value, expected, default),
+            _ => text::has_to_be(key, value, expected),
         };
         self.remark(key, Severity::Error, said);
+        if decides && let Some(setting) = self.values.get(key) {
+            let origin = setting.origin;
+            self.unevaluated.insert(key, origin);
+        }
     }
 
-    fn is_argument(&self, key: &str) -> bool {
+    /// Whether a key's value is of an argument, and not of a file.
+    #[must_use]
+    pub fn is_argument(&self, key: &str) -> bool {
         let setting = self.values.get(key).or_else(|| self.unknown.get(key));
         setting.is_some_and(|setting| self.source_name(&setting.origin).starts_with("--"))
     }
@@ -300,10 +344,10 @@ mod tests {
         said(
             &s,
             &[
-                "c.py:1:14: batch_size is 'big', but it has to be a whole number, 0 or more; 12 is used",
-                "c.py:2:11: n_layer is -1, but it has to be a whole number, 0 or more; 12 is used",
-                "c.py:3:11: dropout is None, but it has to be a number; 0.0 is used",
-                "c.py:4:14: block_size is 0.5, but it has to be a whole number, 0 or more; 1024 is used",
+                "c.py:1:14: batch_size is 'big', but it has to be a whole number, 0 or more",
+                "c.py:2:11: n_layer is -1, but it has to be a whole number, 0 or more",
+                "c.py:3:11: dropout is None, but it has to be a number",
+                "c.py:4:14: block_size is 0.5, but it has to be a whole number, 0 or more",
             ],
         );
     }
@@ -319,7 +363,9 @@ mod tests {
     fn what_no_config_can_set_is_in_none() {
         let arguments =
             ["--batch-size=4", "--größe=3", "--n layer=2"].map(|text| Source::Override { text: text.into() });
-        assert_eq!(read(&arguments).to_config(), "größe = 3\n");
+        // What two of them mean is known, and their runs have no plan.
+        let config = "größe = 3\nbatch_size = unknown\nn_layer = unknown\n";
+        assert_eq!(read(&arguments).to_config(), config);
     }
 
     #[test]

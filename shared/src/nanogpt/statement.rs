@@ -2,12 +2,15 @@
 
 use super::defaults;
 use super::eval;
-use super::lexer::{Kind, Spot, Token};
+use super::lexer::{Kind, Lexer, Spot, Token};
+use super::literal;
+use super::names::Names;
 use super::parser::{Fault, Reader, Why, is_keyword};
 use super::patch::Site;
 use super::problem::{Problem, Severity};
 use super::settings::{Origin, Setting, Settings, Span};
 use super::shortened;
+use super::stock;
 use super::value::Value;
 use crate::text::{self, Text};
 
@@ -16,7 +19,16 @@ pub(super) fn read_file(text: &str, source: usize, settings: &mut Settings) {
     Reader::new(text, source, settings).run();
 }
 
+/// Reads a stock config's text into `settings`. Its values have line 0: nobody has that text before them.
+pub(super) fn read_stock(text: &str, source: usize, settings: &mut Settings) {
+    let mut reader = Reader::new(text, source, settings);
+    reader.is_stock = true;
+    reader.run();
+}
+
 const AUGMENTED: [&str; 13] = ["+=", "-=", "*=", "/=", "//=", "%=", "**=", ">>=", "<<=", "&=", "|=", "^=", "@="];
+/// What train.py asks the GPU for its own default of `dtype`.
+const BY_DEVICE: &str = "is_bf16_supported";
 /// Most names that a message lists.
 const MAX_LISTED: usize = 5;
 
@@ -47,8 +59,9 @@ impl<'a> Reader<'a, '_> {
 
     fn logical_line(&mut self) {
         loop {
+            let first = self.token;
             if let Err(fault) = self.statement() {
-                let mut names = Vec::new();
+                let mut names = self.targets_from(first);
                 if !self.pass_line(&mut names) {
                     self.fault(fault);
                 }
@@ -62,6 +75,30 @@ impl<'a> Reader<'a, '_> {
                 return;
             }
         }
+    }
+
+    /// The names that a statement assigns, from its first token to the one in hand.
+    fn targets_from(&self, first: Token<'a>) -> Vec<Token<'a>> {
+        let mut names = Vec::new();
+        let text = self.lexer.text.get(first.spot.offset..self.token.spot.offset).unwrap_or_default();
+        let mut lexer = Lexer::new(text);
+        let mut name = lexer.next();
+        while name.kind == Kind::Name && !is_keyword(name.text) {
+            // The token in hand ends the text.
+            let op = match lexer.next() {
+                op if op.kind == Kind::End => self.token,
+                op => op,
+            };
+            let is_annotated = names.is_empty() && op.is_op(":");
+            if op.kind != Kind::Op || !(op.is_op("=") || is_annotated || AUGMENTED.contains(&op.text)) {
+                break;
+            }
+            let Spot { offset, .. } = name.spot;
+            let spot = Spot { offset: first.spot.offset + offset, ..first.spot };
+            names.push(Token { spot, ..name });
+            name = lexer.next();
+        }
+        names
     }
 
     /// One statement up to its `;` or line end.
@@ -175,6 +212,10 @@ impl<'a> Reader<'a, '_> {
     /// An expression by itself, or the start of an assignment to something other than a name.
     fn expression_statement(&mut self) -> Result<(), Fault<'a>> {
         let first = self.token;
+        if let Some(name) = self.executed() {
+            self.execute(&name, first.spot);
+            return self.statement_end();
+        }
         let value = self.expression()?;
         if self.token.is_op(",") {
             while !self.token.ends_line() && !self.token.is_op(";") && !self.assigns() {
@@ -194,11 +235,49 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
+    /// The file that `exec(open('NAME').read())` names; passes that call. Nothing else is touched.
+    fn executed(&mut self) -> Option<String> {
+        const CALL: [&str; 11] = ["exec", "(", "open", "(", "", ")", ".", "read", "(", ")", ")"];
+        let (mut ahead, mut token, mut name, mut end) = (self.lexer, self.token, None, self.last_end);
+        for expected in CALL {
+            match expected {
+                "" if token.kind == Kind::Str => name = literal::string(token.text).ok(),
+                _ if token.text != expected || token.kind == Kind::Str => return None,
+                _ => {}
+            }
+            (end, token) = (token.end(), ahead.next());
+        }
+        let Some(Value::Str(name)) = name else { return None };
+        (self.lexer, self.token, self.last_end) = (ahead, token, end);
+        Some(name)
+    }
+
+    /// Executes another config: a stock one, or one that is not read. `configurator.py` ends the settings of train.py.
+    fn execute(&mut self, name: &str, spot: Spot) {
+        if name.rsplit(['/', '\\']).next() == Some("configurator.py") {
+            self.is_program = true;
+            return self.say(Severity::Note, spot, text::PROGRAM_FOLLOWS, None);
+        }
+        // What it sets comes after what stands before it.
+        self.sites = Names::default();
+        match stock::find(name) {
+            Some(stock) => {
+                read_stock(&stock.text(), self.source, self.settings);
+                self.say(Severity::Note, spot, text::stock_file(shortened(name)), None);
+            }
+            None => {
+                self.settings.unread.push(shortened(name));
+                let message = text::file_not_read(shortened(name));
+                self.say(Severity::Error, spot, message, Some(text::OPEN_OR_PASTE_IT.into()));
+            }
+        }
+    }
+
     /// Passes the rest of a line that assigns to something other than one name.
     fn pass_targets(&mut self, targets: &[Token<'a>], start: Spot) {
         let mut names: Vec<Token<'a>> = targets.to_vec();
         // The targets are read a second time, to find their names.
-        let mut again = super::lexer::Lexer::new(&self.lexer.text[start.offset..self.token.spot.offset]);
+        let mut again = Lexer::new(&self.lexer.text[start.offset..self.token.spot.offset]);
         let mut after_point = false;
         loop {
             let mut token = again.next();
@@ -235,6 +314,10 @@ impl<'a> Reader<'a, '_> {
         let first = self.token;
         let mut names = Vec::new();
         self.pass_line(&mut names);
+        // What a function or a class assigns stays inside it.
+        if matches!(first.text, "def" | "class" | "async") {
+            names.clear();
+        }
         if is_head || !names.is_empty() {
             self.passed(Severity::Warning, first.spot, text::block_not_evaluated(first.text), &names);
         }
@@ -242,7 +325,8 @@ impl<'a> Reader<'a, '_> {
 
     /// Holds the names for not evaluated from here on.
     fn forget(&mut self, names: &[Token<'a>]) {
-        for name in names {
+        // Behind its settings, train.py goes on to use them.
+        for name in names.iter().filter(|_| !self.is_program) {
             let origin = self.origin(name.spot, name.end());
             self.settings.unevaluated.insert(name.text, origin);
             self.sites.remove(name.text);
@@ -257,9 +341,11 @@ impl<'a> Reader<'a, '_> {
                 listed.push(name.text);
             }
         }
-        if listed.is_empty() {
-            return self.say(severity, spot, what, None);
+        if listed.is_empty() || self.is_program {
+            return self.say(severity.min(Severity::Warning), spot, what, None);
         }
+        let decides = names.iter().any(|name| defaults::decides_memory(name.text));
+        let severity = if decides { Severity::Error } else { severity };
         self.say(severity, spot, text::may_set(what, text::names(listed)), Some(text::WRITE_ASSIGNMENT.into()));
     }
 
@@ -319,7 +405,8 @@ impl<'a> Reader<'a, '_> {
         let origin = self.origin(start, self.last_end);
         if self.tracks {
             let in_place = alone && !self.lexer.text[op.spot.offset..self.last_end].contains(['\n', '\r']);
-            let site = Site { op_start: op.spot.offset, value_end: self.last_end, in_place, is_read_later: false };
+            let (op_start, op_end) = (op.spot.offset, op.end());
+            let site = Site { op_start, op_end, value_end: self.last_end, in_place, is_read_later: false };
             self.sites.insert(key, site);
         }
         match value {
@@ -329,9 +416,16 @@ impl<'a> Reader<'a, '_> {
                 }
                 self.settings.set(key, Setting { value, origin });
             }
+            Err(_) if key == "dtype" && self.lexer.text[start.offset..self.last_end].contains(BY_DEVICE) => {
+                self.settings.values.remove(key);
+                self.settings.unevaluated.remove(key);
+                self.say(Severity::Note, start, text::DTYPE_BY_DEVICE, None);
+            }
             Err(why) => {
                 self.not_evaluated(key, why);
-                self.settings.unevaluated.insert(key, origin);
+                if !self.is_program {
+                    self.settings.unevaluated.insert(key, origin);
+                }
             }
         }
     }
@@ -341,6 +435,10 @@ impl<'a> Reader<'a, '_> {
         let what = if name.is_empty() { reason.what.into() } else { text::of_name(shortened(name), reason.what) };
         let key_name = shortened(key);
         let harmless = defaults::find(key).is_none() || key.starts_with("wandb_");
+        if defaults::decides_memory(key) && !self.is_program {
+            let hint = (reason.severity != Severity::Error).then(|| text::WRITE_VALUE.into());
+            return self.say(Severity::Error, spot, text::unreadable(key_name, what), hint);
+        }
         let (severity, hint) = match (reason.severity, harmless) {
             (Severity::Error, _) => (Severity::Error, None),
             (_, true) => (Severity::Note, None),
@@ -371,6 +469,9 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn origin(&self, start: Spot, end: usize) -> Origin {
+        if self.is_stock {
+            return Origin { source: self.source, line: 0, column: 0, span: Span { start: 0, end: 0 } };
+        }
         let span = Span { start: start.offset, end };
         Origin { source: self.source, line: start.line, column: start.column, span }
     }

@@ -191,9 +191,17 @@ impl Diagnosis {
         put("other_processes", Json::Array(others));
         put("other_processes_bytes", Json::from(self.other_processes_bytes()));
         put("matches", Json::Array(self.explanation.matches.iter().map(super::Match::json).collect()));
+        put("causes", Json::Array(self.explanation.causes.iter().map(|cause| Json::from(cause.name())).collect()));
         put("explanation", Json::from(table.say(&self.explanation.text)));
         put("fixes", Json::Array(self.advice.fixes.iter().map(|fix| fix.json(table)).collect()));
         Json::Object(document)
+    }
+
+    /// Whether the changes are for a run that the message is not of, and that does not fit either.
+    #[must_use]
+    pub fn advises_another_run(&self) -> bool {
+        let does_not_fit = self.explanation.plan.as_ref().is_some_and(|plan| !plan.fits);
+        does_not_fit && self.explanation.agreement == Some(Agreement::None) && !self.advice.fixes.is_empty()
     }
 
     /// The message that is explained.

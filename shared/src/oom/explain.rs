@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::{
-    Kind, Message, Note, Size,
+    Cause, Kind, Message, Note, Size,
     guess::{Guess, guesses},
 };
 use crate::{
@@ -127,6 +127,8 @@ pub struct Explanation {
     pub text: Text,
     /// Who holds the card.
     pub arithmetic: Arithmetic,
+    /// Why memory ran out, the first cause first; empty where the message has no figures.
+    pub causes: Vec<Cause>,
     /// The run as it was planned for this card, where there is a config.
     pub plan: Option<Plan>,
 }
@@ -153,7 +155,7 @@ pub fn explain(message: Option<&Message>, asked: Option<Request>) -> Explanation
 }
 
 fn without_plan(matches: Vec<Match>, text: Text, arithmetic: Arithmetic) -> Explanation {
-    Explanation { matches, agreement: None, text, arithmetic, plan: None }
+    Explanation { matches, agreement: None, text, arithmetic, causes: vec![], plan: None }
 }
 
 /// The card a message speaks of: of the cards whose memory prints as its figure, the first of the table.
@@ -203,7 +205,7 @@ fn simulated(message: &Message, requested: Size, plan: Plan, arithmetic: Arithme
         }
     }
     let text = super::words::simulated(message, &plan, agreement, &matches);
-    Explanation { matches, agreement: Some(agreement), text, arithmetic, plan: Some(plan) }
+    Explanation { matches, agreement: Some(agreement), text, arithmetic, causes: vec![], plan: Some(plan) }
 }
 
 /// More tensors than these nobody weighs.

@@ -2,6 +2,7 @@
 
 use super::{
     Explanation, Kind, Message, Note, Report, Size,
+    cause::{causes, headline, remark},
     explain::{Agreement, Match},
     guess::Guess,
     message::NotOom,
@@ -151,11 +152,18 @@ pub(super) fn add_circumstances(explanation: &mut Explanation, message: Option<&
     if is_beyond || message.notes.iter().any(|note| matches!(note, Note::Spilled | Note::Implausible)) {
         add(text::BEYOND_CARD.into());
     }
-    if let Some(unallocated) = sums.unallocated.filter(|bytes| *bytes > requested.bytes && !options.expandable_segments)
-    {
-        let torch = options.torch.parse().unwrap_or(TorchVersion::RECORDED);
-        add(text::fragmentation(text::printed_size(unallocated), asked, torch.allocator_variable()));
+    let torch = options.torch.parse().unwrap_or(TorchVersion::RECORDED);
+    let causes = causes(message, explanation, options);
+    let mut text = explanation.text.clone();
+    for cause in &causes {
+        if let Some(first) = headline(*cause, &sums) {
+            text = text::two_sentences(first, text);
+        }
+        if let Some(more) = remark(*cause, &sums, torch.allocator_variable()) {
+            text = text::two_sentences(text, more);
+        }
     }
+    (explanation.text, explanation.causes) = (text, causes);
 }
 
 /// What else the text tells: where its traceback was, and that not all of it was read.

@@ -98,6 +98,11 @@ impl Plan {
             ("context", words(Some(basis.context.name()))),
             ("band_bytes", Node::List(basis.band_bytes.map(number).into())),
         ];
+        let sizes = &advice.batch_sizes;
+        let batch_size = vec![
+            ("largest", sizes.largest.map_or_else(|| words(None), number)),
+            ("may_fit", Node::List(sizes.may_fit.iter().map(|size| number(*size)).collect())),
+        ];
         Node::Object(vec![
             ("schema", number(SCHEMA)),
             ("config", Node::Value(Value::Object(config.clone()))),
@@ -109,6 +114,7 @@ impl Plan {
             ("oom", self.oom.as_ref().map_or_else(|| words(None), Oom::node)),
             ("basis", Node::Object(basis)),
             ("builtin", builtin::node(&self.request, table)),
+            ("batch_size", Node::Object(batch_size)),
             ("fixes", Node::List(advice.fixes.iter().map(|fix| Node::Value(fix.json(table))).collect())),
         ])
     }

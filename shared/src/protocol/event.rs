@@ -204,6 +204,13 @@ pub enum What {
         /// Whether what the owner set came along.
         settings: bool,
     },
+    /// The clock of the agent's machine was set, forward or back; times after this one are by the new clock.
+    ClockSet {
+        /// What it would have shown.
+        from_ms: u64,
+        /// What it shows.
+        to_ms: u64,
+    },
     /// The agent started.
     AgentStarted {
         /// Its version.

@@ -57,6 +57,7 @@ enum Kind {
     HistoryPaused,
     HistoryResumed,
     HistorySetAside,
+    ClockSet,
     AgentStarted,
     #[serde(other)]
     Unknown,
@@ -105,6 +106,8 @@ pub struct FlatWhat {
     runs: Option<u64>,
     settings: Option<bool>,
     version: Option<String>,
+    from_ms: Option<u64>,
+    to_ms: Option<u64>,
 }
 
 impl TryFrom<FlatWhat> for What {
@@ -169,6 +172,9 @@ impl TryFrom<FlatWhat> for What {
                 runs: needed(flat.runs, "runs")?,
                 settings: needed(flat.settings, "settings")?,
             },
+            Kind::ClockSet => {
+                Self::ClockSet { from_ms: needed(flat.from_ms, "from_ms")?, to_ms: needed(flat.to_ms, "to_ms")? }
+            }
             Kind::AgentStarted => Self::AgentStarted { version: needed(flat.version, "version")? },
             Kind::Unknown => Self::Unknown,
         })

@@ -41,6 +41,8 @@ pub enum Why {
     NotYet,
     /// A process that this system does not show: one of another container, or one that has just ended.
     NotVisible,
+    /// The driver answered what no card can have, such as 2^64 bytes or 5000 %.
+    Implausible,
     /// The driver failed.
     #[serde(other)]
     Failed,
@@ -72,6 +74,16 @@ impl<T> Reading<T> {
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
             Self::Is(value) => Reading::Is(change(value)),
+            Self::Missing { missing } => Reading::Missing { missing },
+        }
+    }
+}
+
+impl<T> Reading<T> {
+    /// What is made of the reading, which may be missing as well.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Reading<U>) -> Reading<U> {
+        match self {
+            Self::Is(value) => next(value),
             Self::Missing { missing } => Reading::Missing { missing },
         }
     }

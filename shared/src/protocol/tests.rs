@@ -383,6 +383,7 @@ fn every_event_has_its_form() {
         What::HistoryPaused { reason: "database or disk is full".to_owned() },
         What::HistoryResumed,
         What::AgentStarted { version: "0.1.0".to_owned() },
+        What::ClockSet { from_ms: 1_826_536_000_000, to_ms: 1_795_000_000_900 },
     ];
     check("events", &all.into_iter().map(event).collect::<Vec<_>>());
     let later: Event = serde_json::from_str(r#"{"id":1,"time_ms":2,"what":{"kind":"of_later","x":1}}"#).expect("read");

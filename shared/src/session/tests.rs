@@ -164,3 +164,60 @@ fn a_card_that_is_there_has_the_memory_that_cuda_gives_of_it() {
         assert_eq!(of(None, nonsense.0, nonsense.1), (String::new(), None));
     }
 }
+
+/// A file that was not read, or a value that could not be, would be planned as nanoGPT's default: another run.
+#[test]
+fn what_was_not_read_has_no_plan() {
+    let named = |name: &str| Source::Named { name: name.to_owned() };
+    for sources in [
+        vec![named("my_config.py")],
+        vec![named("my_config.py"), arguments(&["--batch_size=4"]).remove(0)],
+        config("batch_size = 99999999999999999999"),
+        config("compile = maybe"),
+        config("batch_size = 12abc"),
+        config("batch_size ="),
+        config("batch_size = (4"),
+        config("n_layer: int = 6 6"),
+        config("n_layer = n_head = 6 6"),
+        config("batch_size = 'big'"),
+        config("block_size = int(open('block.txt').read())"),
+        config("if cheap:\n    batch_size = 4\n"),
+        config("exec(open('other.py').read())"),
+        config("batch_size = 4\nexec(open('other.py').read())"),
+        config("hello, world"),
+        arguments(&["--compile=maybe"]),
+        arguments(&["--compile"]),
+        arguments(&["--batch-size=64"]),
+    ] {
+        let resolved = resolve(&sources, &Options::default());
+        assert!(resolved.request.is_none(), "{sources:?}");
+        let errors = resolved.settings.problems.as_slice().iter();
+        let error = errors.filter(|problem| problem.severity == Severity::Error).map(ToString::to_string).next();
+        assert!(error.is_some(), "{sources:?}");
+        // The same by a link and by a config that is made of it.
+        let link = crate::link::encode(&resolved.settings, &Options::default());
+        let opened = crate::link::decode(&link);
+        assert!(resolve(&[opened.source()], &Options::default()).request.is_none(), "{sources:?}: {link}");
+        let again = Source::File { name: "again.py".into(), text: resolved.settings.to_config() };
+        let is_nothing = resolved.settings.found_nothing();
+        assert!(is_nothing || resolve(&[again], &Options::default()).request.is_none(), "{sources:?}");
+    }
+}
+
+#[test]
+fn what_matters_not_to_memory_needs_no_value() {
+    for text in [
+        "learning_rate = get()",
+        "wandb_run_name = 'run' + str(time.time())",
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+        "batch_size = get()\nbatch_size = 4",
+        "def f():\n    batch_size = 4\n",
+        "dtype = 'bfloat16' if torch.cuda.is_bf16_supported() else 'float16'",
+        // train.py pasted whole: what follows its settings is the program.
+        "batch_size = 4\nexec(open('configurator.py').read())\nif ddp:\n    gradient_accumulation_steps //= 2\n",
+        "exec(open('config/eval_gpt2.py').read())",
+        "",
+    ] {
+        assert!(resolve(&config(text), &Options::default()).request.is_some(), "{text}");
+    }
+}

@@ -42,6 +42,8 @@ codes! {
     LAUNCH_TIMEOUT = 702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated";
     MISALIGNED_ADDRESS = 716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address";
     LAUNCH_FAILED = 719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure";
+    TENSOR_MEMORY_LEAK = 721, "CUDA_ERROR_TENSOR_MEMORY_LEAK", "Tensor Memory not completely freed";
     SYSTEM_DRIVER_MISMATCH = 803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination";
+    KEY_ROTATION = 916, "CUDA_ERROR_KEY_ROTATION", "key rotation in progress";
     UNKNOWN = 999, "CUDA_ERROR_UNKNOWN", "unknown error";
 }

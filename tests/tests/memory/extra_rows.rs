@@ -4,50 +4,15 @@ use headroom_shared::memory::allocator::SegmentKind;
 
 use crate::{
     figures::{ALLOCATED_COMPILED, ALLOCATED_EAGER, Bound, Error, RESERVED, check, errors, rows_of},
-    live_bytes::{Known, all_deviations, check_known},
+    live_bytes::{all_deviations, check_known},
 };
 
 const EAGER: [&str; 2] = ["extra/eager_sm89", "extra/variants_eager_sm89"];
 const COMPILED: [&str; 2] = ["extra/compile_sm89", "extra/variants_compile_sm89"];
 
-const KNOWN_EAGER: &[Known] = &[
-    (
-        "extra/eager_sm89",
-        "hs11 fp32 bias",
-        &[
-            ("it0_fwd_peak", -402_257_920),
-            ("it0_fwd_end", -402_257_920),
-            ("it0_bwd_peak", -402_257_920),
-            ("steady_fwd_peak", -402_257_920),
-            ("steady_bwd_peak", -402_257_920),
-            ("steady_peak", -402_257_920),
-            ("live_bytes_peak", -402_257_920),
-        ],
-        "a float32 head size that is no multiple of 4 has no memory-efficient kernel, and runs as math",
-    ),
-    (
-        "extra/eager_sm89",
-        "nograd clip fp16",
-        &[("it0_opt_peak", -512)],
-        "one scalar of the gradient scaler, where nothing is clipped; why has yet to be found",
-    ),
-    (
-        "extra/eager_sm89",
-        "foreach adamw",
-        &[("it0_opt_peak", 30_720)],
-        "temporaries of foreach AdamW; why has yet to be found",
-    ),
-    (
-        "extra/eager_sm89",
-        "foreach adamw bias fp16",
-        &[("it0_opt_peak", 172_544), ("steady_opt_peak", 512)],
-        "temporaries of foreach AdamW; why has yet to be found",
-    ),
-];
-
 #[test]
-fn eager_rows_are_exact_but_for_those_named() {
-    check_known(&all_deviations(&EAGER), KNOWN_EAGER);
+fn eager_rows_are_exact() {
+    check_known(&all_deviations(&EAGER), &[]);
 }
 
 /// Rows beyond a bound on the worst error, with the error in percent, rounded to tenths.
@@ -64,11 +29,6 @@ fn check_but(what: &str, errors: &[Error], bound: Bound, beyond: &[Beyond]) {
         .collect();
     assert_eq!(found, beyond, "{what}");
 }
-
-/// One row misses its largest tensors, see [`KNOWN_EAGER`].
-const EAGER_ALLOCATED_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", -10.4)];
-const EAGER_RESERVED_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", -8.7)];
-const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", -14.4)];
 
 /// In all of these the live peak differs, mostly with a small vocabulary, where it is among the blocks; none was known
 /// when the simulation was written, and why has yet to be found.
@@ -92,13 +52,18 @@ const COMPILED_EXPANDABLE_BEYOND: &[Beyond] = &[
     ("extra/compile_sm89 ckpt", -10.1),
 ];
 
+/// The recorder's tensors make `scaled_dot_product_attention` add the causal mask to a second tensor of shape (B, H, T, T);
+/// real tensors get it in place (`areAnyTensorSubclassLike` in aten/src/ATen/native/transformers/attention.cpp). The
+/// largest sum of live bytes is elsewhere and the same.
+const EAGER_EXPANDABLE_BEYOND: &[Beyond] = &[("extra/eager_sm89 hs11 fp32 bias", 7.7)];
+
 #[test]
 fn eager_figures_keep_their_bounds_but_for_those_named() {
     let rows = rows_of(&EAGER);
     let allocated = errors(&rows, "max_memory_allocated", SegmentKind::Native);
-    check_but("eager allocated, extra", &allocated, ALLOCATED_EAGER, EAGER_ALLOCATED_BEYOND);
+    check("eager allocated, extra", &allocated, ALLOCATED_EAGER);
     let reserved = errors(&rows, "max_memory_reserved", SegmentKind::Native);
-    check_but("eager reserved, extra", &reserved, RESERVED, EAGER_RESERVED_BEYOND);
+    check("eager reserved, extra", &reserved, RESERVED);
     let expandable = errors(&rows, "max_memory_reserved_expandable", SegmentKind::Expandable);
     check_but("eager expandable reserved, extra", &expandable, RESERVED, EAGER_EXPANDABLE_BEYOND);
 }
@@ -115,7 +80,7 @@ fn compiled_figures_keep_their_bounds_but_for_those_named() {
 }
 
 /// Rows of [`COMPILED`] that are exact in every column; only more may come.
-const N_EXACT_COMPILED: usize = 28;
+const N_EXACT_COMPILED: usize = 29;
 
 #[test]
 fn as_many_compiled_rows_are_exact_as_is_stated() {

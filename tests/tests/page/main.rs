@@ -34,6 +34,7 @@ mod rig_words;
 mod rig_writes;
 mod static_host;
 mod targets;
+mod unread;
 
 /// A run as nanoGPT's `config/train_gpt2.py` sets it up: its values, our words.
 const TRAIN_GPT2: &str = "\

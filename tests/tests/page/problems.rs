@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf};
 use thirtyfour::Key;
 
 #[test]
-fn a_line_that_cannot_be_evaluated_is_named_and_the_rest_is_planned() {
+fn a_line_that_cannot_be_evaluated_is_named_and_gives_no_plan() {
     tell("a_line_that_cannot_be_evaluated_is_named", async |page| {
         let config = "batch_size = 4\ncompile = False\nblock_size = int(open('block.txt').read())\nn_layer = 6\n";
         page.paste("#config", config).await;
@@ -23,7 +23,7 @@ fn a_line_that_cannot_be_evaluated_is_named_and_the_rest_is_planned() {
         for (id, value) in [("batch_size", "4"), ("n_layer", "6"), ("block_size", "1024")] {
             assert_eq!(page.value::<String>(&format!("document.getElementById('{id}').value")).await, value, "{id}");
         }
-        assert!(page.fits().await, "half a GPT-2 at 4 sequences: {}", page.numbers().await.verdict);
+        assert_eq!(page.text("#verdict").await, "No plan: block_size cannot be read");
 
         // The place leads there.
         page.click("#problems .problems__place").await;
@@ -91,10 +91,10 @@ fn a_text_without_a_run_is_no_good_news() {
     tell("a_text_without_a_run_is_no_good_news", async |page| {
         for text in ["<!doctype html><p>404</p>", "RuntimeError: CUDA error: invalid device ordinal"] {
             page.paste("#config", text).await;
-            page.until("it is not green", "document.querySelector('.verdict').dataset.outcome === 'unread'").await;
-            assert!(page.text("#verdict-detail").await.contains("train.py's own defaults"));
-            let first = page.text("#problems li:first-child").await;
-            assert!(first.starts_with("warning") && first.contains("Nothing of nanoGPT"), "{first}");
+            page.until("there is none", "document.querySelector('.verdict').dataset.outcome === 'none'").await;
+            assert_eq!(page.text("#verdict").await, "No plan: no settings found");
+            let all = page.text("#problems").await;
+            assert!(all.contains("no nanoGPT settings were found"), "{all}");
         }
         page.paste("#config", "batch_size = 2").await;
         page.until("a run is", "document.querySelector('.verdict').dataset.outcome === 'fits'").await;

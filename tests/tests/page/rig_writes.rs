@@ -50,7 +50,7 @@ fn trained(headroom: &Path, folder: &Path, max_iters: u64) -> Vec<u8> {
         command.arg(format!("--{key}"));
     }
     command.args(["--gradient_accumulation_steps=1", "--eval_interval=1", "--always_save_checkpoint=True"]);
-    command.arg(format!("--max_iters={max_iters}")).arg("--out_dir=out");
+    command.arg(format!("--max_iters={max_iters}")).args(["--out_dir=out", "--force"]);
     let output = command.output().expect("headroom runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::read(folder.join("out/ckpt.safetensors")).expect("a checkpoint")

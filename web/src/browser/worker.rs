@@ -15,7 +15,11 @@ pub const MODEL: &str = "stories.safetensors";
 
 thread_local! {
     static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
-    /// What a person chose: a worker that is begun anew gets them again.
+    /// A worker that looks at chosen files while the other one still has its model.
+    static CANDIDATE: RefCell<Option<Worker>> = const { RefCell::new(None) };
+    /// What a person chose: a tokenizer may wait here for its weights.
+    static CHOSEN: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
+    /// The files of the model that is open: a worker that is begun anew gets them again.
     static FILES: RefCell<Vec<File>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -38,11 +42,54 @@ pub fn begin(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
 /// The same, for who reads its messages himself.
 pub fn begin_plain(hear: impl Fn(Result<String, String>) + Clone + 'static) {
     end();
+    WORKER.set(started(hear));
+}
+
+/// Begins a worker beside the one that is there, which stays until [`replace`]. Another candidate ends.
+pub fn begin_beside(hear: impl Fn(Result<Tell, String>) + Clone + 'static) {
+    reject();
+    CANDIDATE.set(started(move |told: Result<String, String>| match told.map(|json| serde_json::from_str(&json)) {
+        Ok(Ok(tell)) => hear(Ok(tell)),
+        Ok(Err(_)) => {}
+        Err(reason) => hear(Err(reason)),
+    }));
+}
+
+/// Puts the candidate and its files in the place of the worker that was there. Whether there is one.
+pub fn replace() -> bool {
+    let Some(candidate) = CANDIDATE.take() else { return false };
+    end();
+    WORKER.set(Some(candidate));
+    take_chosen();
+    true
+}
+
+/// Ends the candidate.
+pub fn reject() {
+    if let Some(worker) = CANDIDATE.take() {
+        stop(&worker);
+    }
+}
+
+/// Whether a candidate is looked at.
+pub fn is_candidate() -> bool {
+    CANDIDATE.with_borrow(Option::is_some)
+}
+
+/// Takes the chosen files for those of the model that is opened next.
+pub fn take_chosen() {
+    FILES.set(CHOSEN.with_borrow(Clone::clone));
+}
+
+fn started(hear: impl Fn(Result<String, String>) + Clone + 'static) -> Option<Worker> {
     let options = WorkerOptions::new();
     options.set_type(WorkerType::Module);
     let worker = match Worker::new_with_options(&beside(SCRIPT), &options) {
         Ok(worker) => worker,
-        Err(error) => return hear(Err(format!("{error:?}"))),
+        Err(error) => {
+            hear(Err(format!("{error:?}")));
+            return None;
+        }
     };
     let told = hear.clone();
     let on_message = Closure::<dyn FnMut(MessageEvent)>::new(move |event: MessageEvent| {
@@ -59,16 +106,21 @@ pub fn begin_plain(hear: impl Fn(Result<String, String>) + Clone + 'static) {
     // They live as long as the worker may call them, which is until the page goes.
     worker.set_onmessage(Some(on_message.into_js_value().unchecked_ref()));
     worker.set_onerror(Some(on_error.into_js_value().unchecked_ref()));
-    WORKER.set(Some(worker));
+    Some(worker)
 }
 
-/// Ends the worker, whatever it does.
+/// Ends the worker, whatever it does, and the candidate.
 pub fn end() {
+    reject();
     if let Some(worker) = WORKER.take() {
-        worker.set_onmessage(None);
-        worker.set_onerror(None);
-        worker.terminate();
+        stop(&worker);
     }
+}
+
+fn stop(worker: &Worker) {
+    worker.set_onmessage(None);
+    worker.set_onerror(None);
+    worker.terminate();
 }
 
 /// Asks the worker.
@@ -79,6 +131,13 @@ pub fn ask(ask: &Ask) {
         _ => Array::new(),
     };
     post_with(&json, &files, &JsValue::UNDEFINED);
+}
+
+/// Asks the candidate to open the chosen files.
+pub fn ask_candidate(ask: &Ask) {
+    let Ok(json) = serde_json::to_string(ask) else { return };
+    let files: Array = CHOSEN.with_borrow(|files| files.iter().collect());
+    CANDIDATE.with_borrow(|worker| post_to(worker.as_ref(), &json, &files, &JsValue::UNDEFINED));
 }
 
 /// Asks the worker, by JSON that is made elsewhere.
@@ -98,22 +157,24 @@ pub fn post_remote(ask: &str, address: &str, token: &str, words: &str) {
 }
 
 fn post_with(json: &str, files: &Array, remote: &JsValue) {
+    WORKER.with_borrow(|worker| post_to(worker.as_ref(), json, files, remote));
+}
+
+fn post_to(worker: Option<&Worker>, json: &str, files: &Array, remote: &JsValue) {
     let message = Object::new();
     let set = |key: &str, value: &JsValue| Reflect::set(&message, &JsValue::from_str(key), value).is_ok();
     let done = set("ask", &JsValue::from_str(json)) && set("files", files) && set("remote", remote);
     debug_assert!(done, "an object takes keys");
-    WORKER.with_borrow(|worker| {
-        if let Some(worker) = worker {
-            // A worker that is gone hears nothing; whoever asked hears of that by its error.
-            drop(worker.post_message(&message));
-        }
-    });
+    if let Some(worker) = worker {
+        // A worker that is gone hears nothing; whoever asked hears of that by its error.
+        drop(worker.post_message(&message));
+    }
 }
 
 /// Takes files that a person chose. Weights begin a new choice; a tokenizer or config alone is put to the files there.
 pub fn choose(new: Vec<File>) {
     let is_weights = |file: &File| Role::of(&file.name()).is_weights();
-    FILES.with_borrow_mut(|files| {
+    CHOSEN.with_borrow_mut(|files| {
         // Other weights are another model; a tokenizer that waits for its weights keeps waiting.
         if files.iter().any(is_weights) && new.iter().any(is_weights) {
             files.clear();
@@ -125,15 +186,16 @@ pub fn choose(new: Vec<File>) {
 
 /// Forgets what was chosen.
 pub fn forget() {
+    CHOSEN.with_borrow_mut(Vec::clear);
     FILES.with_borrow_mut(Vec::clear);
 }
 
-/// The name of the first file that was chosen.
+/// The name of the first file of the model that is open.
 pub fn first_name() -> String {
     FILES.with_borrow(|files| files.first().map(File::name).unwrap_or_default())
 }
 
-/// Whether there are chosen files.
+/// Whether the model that is open is a person's.
 pub fn has_files() -> bool {
     FILES.with_borrow(|files| !files.is_empty())
 }

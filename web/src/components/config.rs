@@ -1,14 +1,15 @@
 //! The text: pasted, typed, dropped or opened.
 
-use headroom_shared::nanogpt::MAX_SOURCE_BYTES;
-use leptos::{prelude::*, task::spawn_local};
+use leptos::prelude::*;
 use web_sys::{DragEvent, File};
 
 use super::actions::CopyButton;
 use super::dynamic::{flag, words};
+use super::long_text::LongText;
+use super::open_file::open;
 use crate::{
     browser,
-    state::{budget::Budget, presets::RUNS},
+    state::{budget::Budget, needs, presets::RUNS},
     text::{self, t},
 };
 
@@ -19,15 +20,7 @@ pub fn ConfigInput(
     budget: Budget,
 ) -> impl IntoView {
     let dragging = RwSignal::new(false);
-    let open = move |file: Option<File>| {
-        let Some(file) = file else { return };
-        spawn_local(async move {
-            match browser::file_text(file, MAX_SOURCE_BYTES as f64).await {
-                Some(text) => budget.session.update(|session| session.set_text(text)),
-                None => budget.notice.set(Some(text::FILE_TOO_LARGE.into())),
-            }
-        });
-    };
+    let open = move |file: Option<File>| open(budget, file, false);
     // A file may fall anywhere on the page: else the browser would leave it for the file. Text that is dragged is the
     // browser's own.
     browser::on_drag("dragover", move |event: DragEvent| {
@@ -58,18 +51,14 @@ pub fn ConfigInput(
                 <StartFrom budget />
             </div>
             <div class="config__body">
-                <textarea class="input config__text" id="config" data-testid="config" rows="7" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" wrap="off" placeholder=t(text::CONFIG_PLACEHOLDER)
-                    prop:value=words(move || budget.session.with(|session| session.text.clone()))
-                    on:input:target=move |event| {
-                        let text = event.target().value();
-                        budget.session.update(|session| session.set_text(text));
-                    }></textarea>
+                <LongText id="config" class="input config__text" rows="7" no_wrap=true placeholder=t(text::CONFIG_PLACEHOLDER)
+                    value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
+                    on_change=move |text: String| budget.session.update(|session| session.set_text(text)) />
                 <div class="config__ways">
                     // Its address is made when it is wanted, not with every key.
                     <a class="button" id="download-config" data-testid="download-config" href="data:," download="config.py"
                         on:click:target=move |event| {
-                            let address = budget.session.with(|session| browser::text_address(&session.text));
+                            let address = budget.session.with(|session| browser::text_address(&needs::noted(session)));
                             event.target().set_href(&address);
                         }>{t(text::DOWNLOAD_CONFIG)}</a>
                     <label class="button config__file">
@@ -81,7 +70,7 @@ pub fn ConfigInput(
                         <span>{t(text::OPEN_FILE)}</span>
                     </label>
                     <CopyButton id="copy-config" label=t(text::COPY_CONFIG)
-                        content=move |()| Some(budget.session.with(|session| session.text.clone())) />
+                        content=move |()| Some(budget.session.with(needs::noted)) />
                 </div>
                 <p class="config__drop" aria-hidden="true">{t(text::DROP_HERE)}</p>
             </div>

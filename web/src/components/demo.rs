@@ -8,7 +8,7 @@ pub mod settings;
 pub mod written;
 
 use headroom_shared::{
-    demo::{Ask, Failure, FailureKind, Head, Source, Way, Write},
+    demo::{Ask, Failure, FailureKind, Head, Opened, Source, Tell, Way, Write},
     text::Text,
 };
 use leptos::prelude::*;
@@ -40,6 +40,8 @@ pub struct Desk {
     pub gpu_bytes: RwSignal<Option<u64>>,
     /// Whether the model is a person's.
     pub has_files: RwSignal<bool>,
+    /// Why chosen files were not opened, while the model that was there stays.
+    pub rejected: RwSignal<Option<Failure>>,
     /// The name of a person's model that was open in another language; empty where there was none.
     pub left_behind: RwSignal<String>,
 }
@@ -59,6 +61,7 @@ impl Desk {
             way: RwSignal::new(kept.way),
             gpu_bytes: RwSignal::new(kept.gpu_bytes),
             has_files: RwSignal::new(false),
+            rejected: RwSignal::new(None),
             left_behind: RwSignal::new(kept.file),
         }
     }
@@ -80,9 +83,57 @@ impl Desk {
         }
     }
 
-    /// Opens another model.
+    /// Opens the model that ships, when the page is opened.
     pub fn open(self) {
         self.begin(false);
+        browser::bring_in_sight("answer");
+    }
+
+    /// Opens the chosen files. A model that can write stays, with its text, until they turn out to be another.
+    pub fn open_chosen(self) {
+        self.rejected.set(None);
+        if !self.has_model() {
+            worker::take_chosen();
+            self.way.set(None);
+            return self.open();
+        }
+        worker::begin_beside(move |told| self.hear_candidate(told));
+        worker::ask_candidate(&Ask::Open {
+            source: Source::Files,
+            way: None,
+            gpu_bytes: self.gpu_bytes.get_untracked(),
+        });
+    }
+
+    fn has_model(self) -> bool {
+        self.demo.with_untracked(|demo| matches!(demo.stage, Stage::Ready | Stage::Writing))
+    }
+
+    /// Takes what a candidate tells until it has replaced the worker, and what that worker tells from then on.
+    fn hear_candidate(self, told: Result<Tell, String>) {
+        match &told {
+            Ok(Tell::Opened(_)) if worker::replace() => {
+                self.way.set(None);
+                self.forget_model(None);
+            }
+            Ok(Tell::Failed(failure)) if worker::is_candidate() => return self.reject(failure.clone()),
+            Err(reason) if worker::is_candidate() => {
+                let text = text::demo_worker_died(reason.as_str());
+                return self.reject(Failure { kind: FailureKind::Device, text, hint: None });
+            }
+            _ => {}
+        }
+        self.hear(told);
+    }
+
+    /// Keeps the model that is open, where there is one, and says what is wrong with the chosen files.
+    pub fn reject(self, failure: Failure) {
+        worker::reject();
+        if self.has_model() {
+            self.rejected.set(Some(failure));
+        } else {
+            self.demo.update(|demo| demo.fail(failure));
+        }
         browser::bring_in_sight("answer");
     }
 
@@ -95,6 +146,16 @@ impl Desk {
     fn begin(self, is_same: bool) {
         // What is known of the model stays in sight until it is known anew.
         let opened = self.demo.with_untracked(|demo| demo.opened.clone()).filter(|_| is_same);
+        self.rejected.set(None);
+        self.forget_model(opened);
+        worker::begin(move |told| self.hear(told));
+        let source = if worker::has_files() { Source::Files } else { Source::Shipped(worker::beside(worker::MODEL)) };
+        let (way, gpu_bytes) = (self.way.get_untracked(), self.gpu_bytes.get_untracked());
+        worker::ask(&Ask::Open { source, way, gpu_bytes });
+    }
+
+    /// Shows nothing of the model before but what `opened` says.
+    fn forget_model(self, opened: Option<Opened>) {
         self.demo.set(Demo { opened, ..Demo::default() });
         self.chosen.set(None);
         self.pointed.set(None);
@@ -103,22 +164,20 @@ impl Desk {
         if worker::has_files() {
             self.left_behind.set(String::new());
         }
-        worker::begin(move |told| {
-            self.demo.update(|demo| match told {
-                Ok(tell) => demo.hear(tell),
-                Err(reason) => {
-                    let text = text::demo_worker_died(reason);
-                    demo.fail(Failure { kind: FailureKind::Device, text, hint: None });
-                }
-            });
-            // Whoever pressed something at the other end of a phone's page wants to know.
-            if self.demo.with_untracked(|demo| matches!(demo.stage, Stage::Failed(_))) {
-                browser::bring_in_sight("answer");
+    }
+
+    fn hear(self, told: Result<Tell, String>) {
+        self.demo.update(|demo| match told {
+            Ok(tell) => demo.hear(tell),
+            Err(reason) => {
+                let text = text::demo_worker_died(reason);
+                demo.fail(Failure { kind: FailureKind::Device, text, hint: None });
             }
         });
-        let source = if worker::has_files() { Source::Files } else { Source::Shipped(worker::beside(worker::MODEL)) };
-        let (way, gpu_bytes) = (self.way.get_untracked(), self.gpu_bytes.get_untracked());
-        worker::ask(&Ask::Open { source, way, gpu_bytes });
+        // Whoever pressed something at the other end of a phone's page wants to know.
+        if self.demo.with_untracked(|demo| matches!(demo.stage, Stage::Failed(_))) {
+            browser::bring_in_sight("answer");
+        }
     }
 
     /// Takes a way on from a failure.

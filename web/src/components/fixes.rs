@@ -39,7 +39,7 @@ pub fn Fixes(
         // Of an earlier plan: what it would come to now, nobody looked at.
         let Some(card) = card else { return };
         let session = budget.session.get_untracked();
-        let after = applied(&session, &changes, &say(&text::fix_why(card.as_str())));
+        let after = applied(&session, &changes, &card);
         made.set(Some([session, after.clone()]));
         budget.pinned.set(None);
         budget.session.set(after);

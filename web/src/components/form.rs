@@ -2,6 +2,7 @@
 
 use headroom_shared::{decimal, nanogpt::Value};
 use leptos::prelude::*;
+use web_sys::KeyboardEvent;
 
 use super::dynamic::{flag, words};
 use super::field::{Choice, Entry, Toggle};
@@ -9,7 +10,7 @@ use crate::{
     state::{
         budget::Budget,
         entry,
-        fields::{NUMBERS, NumberKey, next_head_count, next_width},
+        fields::{NUMBERS, NumberKey, nearest_head_count, next_head_count, next_width, step_width},
         presets::{MODELS, Model},
     },
     text::{self, t},
@@ -137,11 +138,28 @@ pub fn NumberField(
     let slide = move |moved: String| {
         let count = |key: &str| budget.answer.with_untracked(|answer| answer.0.count(key).unwrap_or(1));
         let moved = match (key, moved.parse::<u64>()) {
-            ("n_head", Ok(wanted)) => next_head_count(count("n_embd"), count("n_head"), wanted).to_string(),
+            ("n_head", Ok(wanted)) => nearest_head_count(count("n_embd"), wanted).to_string(),
             ("n_embd", Ok(wanted)) => next_width(count("n_head"), wanted).to_string(),
             _ => moved,
         };
         take.run(moved);
+    };
+    // A step of the slider itself may round back to where it was.
+    let step_by_key = move |event: KeyboardEvent| {
+        let is_up = match event.key().as_str() {
+            "ArrowUp" | "ArrowRight" | "PageUp" => true,
+            "ArrowDown" | "ArrowLeft" | "PageDown" => false,
+            _ => return,
+        };
+        let count = |key: &str| budget.answer.with_untracked(|answer| answer.0.count(key).unwrap_or(1));
+        let (n_head, n_embd) = (count("n_head"), count("n_embd"));
+        let next = match key {
+            "n_head" => next_head_count(n_embd, n_head, is_up),
+            "n_embd" => step_width(n_head, n_embd, is_up),
+            _ => return,
+        };
+        event.prevent_default();
+        take.run(next.to_string());
     };
     let range_id = format!("{key}-range");
     view! {
@@ -153,7 +171,7 @@ pub fn NumberField(
                 min=decimal::shortest(min) step=decimal::shortest(step)
                 max=words(move || decimal::shortest(largest()))
                 prop:value=words(move || shown.get()) prop:disabled=flag(move || !enabled.get())
-                on:input:target=move |event| slide(event.target().value()) />
+                on:keydown=step_by_key on:input:target=move |event| slide(event.target().value()) />
             <Entry id=key kind="number" min=decimal::shortest(min) value=shown enabled take />
         </div>
     }

@@ -11,13 +11,16 @@ use crate::{
 /// What the theme switch sets, in the order of its buttons.
 const THEMES: [Option<&str>; 3] = [None, Some("light"), Some("dark")];
 
+/// Which of the pages show a run: the calculator, Diagnose and Embed.
+const SHOWS_RUN: [usize; 3] = [0, 1, 4];
+
 /// The head.
 #[component]
 pub fn Header(
     /// Which of the pages is shown.
     #[prop(optional)]
     page: usize,
-    /// What has to be done before the page is opened in another language.
+    /// What has to be done before another page, or this one in another language, is opened.
     leave: Callback<()>,
 ) -> impl IntoView {
     let kept = browser::kept_theme();
@@ -25,6 +28,13 @@ pub fn Header(
     let choose = move |index: usize| {
         chosen.set(index);
         browser::set_theme(THEMES[index]);
+    };
+    // The run of the page before goes along, until this page says otherwise.
+    let run = browser::kept_run();
+    let address = move |href: &str| {
+        let shows_run = SHOWS_RUN.iter().any(|index| text::PAGE_LINKS[*index].1 == href);
+        let fragment = if shows_run && !run.is_empty() { format!("#{run}") } else { String::new() };
+        format!("{href}{}{fragment}", browser::query())
     };
     view! {
         <header class="header">
@@ -39,7 +49,8 @@ pub fn Header(
             </p>
             <nav class="header__pages" aria-label=t(text::PAGES)>
                 {text::PAGE_LINKS.into_iter().enumerate().map(|(index, (name, href))| view! {
-                    <a href=format!("{href}{}", browser::query()) aria-current=(index == page).then_some("page")>{t(name)}</a>
+                    <a href=address(href) data-run=SHOWS_RUN.contains(&index).then_some("") aria-current=(index == page).then_some("page")
+                        on:click=move |_| leave.run(())>{t(name)}</a>
                 }).collect_view()}
             </nav>
             <p class="header__promise">{t(text::NOTHING_LEAVES)}</p>

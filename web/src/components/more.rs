@@ -71,7 +71,7 @@ fn option<T: PartialEq + Send + Sync + 'static>(
 }
 
 fn change(budget: Budget, write: impl FnOnce(&mut Options)) {
-    budget.session.update(|session| write(&mut session.options));
+    budget.session.update(|session| session.set_options(write));
 }
 
 fn position<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
@@ -169,7 +169,10 @@ fn CountKey(budget: Budget, key: &'static str) -> impl IntoView {
                     let is_unset = typed.trim().is_empty() && value.with_untracked(String::is_empty);
                     return (!is_unset).then_some(expected);
                 };
-                budget.session.update(|session| session.set_keys(&[(key, Value::Int(n))]));
+                budget.session.update(|session| {
+                    session.set_keys(&[(key, Value::Int(n))]);
+                    session.set_options(|_| {});
+                });
                 None
             } />
     }

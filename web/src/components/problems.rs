@@ -1,16 +1,17 @@
 //! What was noticed about the config and the run, in a box of its own height so that nothing below it moves.
 
 use headroom_shared::nanogpt::{PastedKind, Severity};
-use leptos::{html::Ul, prelude::*};
+use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 use web_sys::HtmlTextAreaElement;
 
-use super::dynamic::{part, words};
+use super::dynamic::{flag, part, words};
 use crate::{
     browser,
     state::{
         answer::{Answer, Reading},
         budget::Budget,
+        excerpt::is_long,
         places,
     },
     text::{self, say, t},
@@ -46,6 +47,8 @@ fn lines(answer: &Answer) -> Vec<Line> {
         message: say(&finding.message),
     });
     let foreign = match answer.reading {
+        // The reader says so itself, where it found something amiss.
+        Reading::Foreign if answer.resolved.settings.found_nothing() => None,
         Reading::Foreign => Some(t(text::FOREIGN)),
         Reading::OutOfMemory => Some(t(text::FOREIGN_OUT_OF_MEMORY)),
         Reading::Empty | Reading::Run => None,
@@ -74,15 +77,33 @@ pub fn Problems(
         Reading::Run => say(&text::read_as(answer.kind, answer.resolved.settings.values.len())),
         Reading::Foreign | Reading::OutOfMemory => String::new(),
     });
-    let list = NodeRef::<Ul>::new();
+    let is_open = RwSignal::new(false);
+    let count = Memo::new(move |_| shown.with(Vec::len));
+    let more = move || {
+        let n = count.get();
+        (n > N_SEEN).then(|| {
+            view! {
+                <button type="button" class="problems__more" id="all-problems" data-testid="all-problems"
+                    aria-controls="problems" aria-expanded=words(move || is_open.get().to_string())
+                    on:click=move |_| is_open.update(|open| *open = !*open)>
+                    {words(move || if is_open.get() { t(text::PROBLEMS_FEWER).to_owned() } else { say(&text::problems_all(n)) })}
+                </button>
+            }
+        })
+    };
     view! {
-        <ul class="problems" id="problems" data-testid="problems" node_ref=list tabindex="0"
-            aria-label=t(text::PROBLEMS)>
-            {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
-            <li class="problems__read">{words(move || read_as.get())}</li>
-        </ul>
+        <div class="problems__box" class:problems__box--open=flag(move || is_open.get() && count.get() > N_SEEN)>
+            {part(more)}
+            <ul class="problems" id="problems" data-testid="problems" tabindex="0" aria-label=t(text::PROBLEMS)>
+                {part(move || shown.get().into_iter().map(|line| problem(budget, line)).collect::<Vec<_>>())}
+                <li class="problems__read">{words(move || read_as.get())}</li>
+            </ul>
+        </div>
     }
 }
+
+/// Problems that the box has room for; where there are more, a button shows all.
+const N_SEEN: usize = 2;
 
 fn problem(budget: Budget, line: Line) -> impl IntoView {
     let Line { severity, place, key, message } = line;
@@ -110,9 +131,11 @@ fn problem(budget: Budget, line: Line) -> impl IntoView {
 }
 
 fn jump_to(budget: Budget, line: u32, column: u32) {
-    let Some(place) = budget.session.with_untracked(|session| places::place(&session.text, line, column)) else {
-        return;
-    };
+    // Of a long text the field shows parts, which have other places.
+    let found = budget.session.with_untracked(|session| {
+        (!is_long(&session.text)).then(|| places::place(&session.text, line, column)).flatten()
+    });
+    let Some(place) = found else { return };
     let area = document().get_element_by_id("config");
     if let Some(area) = area.and_then(|area| area.dyn_into::<HtmlTextAreaElement>().ok()) {
         browser::select(&area, place.start, place.end, place.depth);

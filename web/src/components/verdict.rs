@@ -9,15 +9,21 @@ use headroom_shared::plan::basis::Certainty;
 use super::dynamic::{part, some_words, words};
 use crate::{
     browser,
-    components::{actions::CopyButton, builtin::BuiltinView},
+    components::{
+        actions::CopyButton,
+        builtin::BuiltinView,
+        open_file::{OpenNamed, open},
+        to_diagnose::ToDiagnose,
+    },
     state::{
         budget::Budget,
         command, format,
+        no_plan::NoPlan,
         session::Session,
         share,
-        verdict::{Figure, Outcome, Verdict, figures},
+        verdict::{Figure, Verdict, figures},
     },
-    text::{self, Key, say, t},
+    text::{self, Key, t},
 };
 
 /// The figures' names while there is no plan.
@@ -35,9 +41,11 @@ pub fn VerdictView(
 ) -> impl IntoView {
     let verdict = budget.ask(Verdict::of_answer);
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
+    let no_plan = budget.ask(NoPlan::of);
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
             <VerdictWords budget verdict />
+            <ToDiagnose budget />
             <Figures budget />
             <div class="verdict__actions" role="group" aria-label=t(text::COPY)>
                 <span class="verdict__copy" aria-hidden="true">{t(text::COPY)}</span>
@@ -56,7 +64,7 @@ pub fn VerdictView(
         </div>
         // Where the form is below the chart, the answer stays in sight while it changes.
         <p class="verdict-bar" data-outcome=words(move || outcome(verdict)) aria-hidden="true">
-            {words(move || headline(verdict))}
+            {words(move || headline(verdict, no_plan))}
         </p>
     }
 }
@@ -68,8 +76,9 @@ pub fn outcome(verdict: Shown) -> String {
     verdict.with(|v| v.as_ref().map_or("none", |v| v.outcome.name()).to_owned())
 }
 
-fn headline(verdict: Shown) -> String {
-    verdict.get().map_or_else(|| t(text::NO_PLAN).to_owned(), |verdict| verdict.headline)
+fn headline(verdict: Shown, no_plan: Memo<Option<NoPlan>>) -> String {
+    let without = || no_plan.get().map(|no_plan| no_plan.headline);
+    verdict.get().map(|verdict| verdict.headline).or_else(without).unwrap_or_default()
 }
 
 /// The sentence that answers and the one after it.
@@ -80,18 +89,20 @@ pub fn VerdictWords(
     /// The verdict.
     verdict: Memo<Option<Verdict>>,
 ) -> impl IntoView {
-    let obstacle = budget.ask(crate::state::answer::Answer::obstacle);
-    let headline = move || headline(verdict);
-    let detail = move || match verdict.get() {
-        Some(verdict) => verdict.detail,
-        None => obstacle.get().map_or_else(|| t(text::NO_PLAN_DETAIL).to_owned(), |why| say(&why)),
+    let no_plan = budget.ask(NoPlan::of);
+    let headline = move || headline(verdict, no_plan);
+    let detail = move || {
+        let without = || no_plan.get().map(|no_plan| no_plan.detail);
+        verdict.get().map(|verdict| verdict.detail).or_else(without).unwrap_or_default()
     };
+    let unread =
+        Memo::new(move |_| no_plan.with(|no_plan| no_plan.as_ref().and_then(|no_plan| no_plan.unread.clone())));
+    let opened = Callback::new(move |file| open(budget, file, true));
+    let open = move || unread.get().map(|name| view! { <OpenNamed name opened /> });
     let fits = move || verdict.with(|v| v.as_ref().map(|v| v.fits.to_string()));
     // What is left rests on the context and on what else the card holds, which nobody counts.
-    let mark = move || {
-        let is_of_a_size = verdict.with(|v| v.as_ref().is_some_and(|v| v.outcome != Outcome::Unread));
-        is_of_a_size.then(|| view! { <Mark certainty=Certainty::Estimated /> })
-    };
+    let has_plan = move || verdict.with(Option::is_some);
+    let mark = move || has_plan().then(|| view! { <Mark certainty=Certainty::Estimated /> });
     let headroom = move || verdict.with(|v| v.as_ref().map(|v| v.headroom_bytes.to_string()));
     let announced = announced(headline);
     view! {
@@ -103,6 +114,7 @@ pub fn VerdictWords(
             </h1>
             <p class="verdict__detail" id="verdict-detail" title=words(detail)>{words(detail)}</p>
             <p class="visually-hidden" role="status">{words(move || announced.get())}</p>
+            {part(open)}
         </div>
     }
 }

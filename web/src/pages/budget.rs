@@ -7,9 +7,9 @@ use leptos::prelude::*;
 use crate::{
     browser,
     components::{
-        card_picker::CardPicker, chart::ChartView, config::ConfigInput, fixes::Fixes, form::RunForm, header::Header,
-        message::Message, more::More, notice::Notice, phases::PhaseTable, problems::Problems, tensors::TensorList,
-        verdict::VerdictView,
+        card_picker::CardPicker, chart::ChartView, code_changes::CodeChanges, config::ConfigInput, fixes::Fixes,
+        form::RunForm, header::Header, message::Message, more::More, notice::Notice, phases::PhaseTable,
+        problems::Problems, tensors::TensorList, verdict::VerdictView,
     },
     state::{budget::Budget, session::Session},
     text::{self, t},
@@ -18,15 +18,18 @@ use crate::{
 /// How long the address waits for the next edit: browsers refuse a hundred writes in half a minute.
 const ADDRESS_DELAY: Duration = Duration::from_millis(300);
 
-/// The link in the head that takes the run along.
-const EMBED_LINK: &str = ".header__pages [href*='embed.html']";
-
 /// Takes the session out of the address, where one is in it.
 fn open_address(budget: Budget) {
     let kept = browser::kept_text();
     let kept = kept.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
-    if let Some(opened) = Session::open(&browser::fragment(), kept) {
-        budget.open(opened);
+    match Session::open(&browser::fragment(), kept) {
+        Some(mut opened) => {
+            if !opened.names_gpu {
+                opened.session.prefer_gpu(browser::kept_gpu().as_deref());
+            }
+            budget.open(opened);
+        }
+        None => budget.session.update(|session| session.prefer_gpu(browser::kept_gpu().as_deref())),
     }
 }
 
@@ -42,7 +45,7 @@ pub fn BudgetPage() -> impl IntoView {
         <Notice notice=budget.notice />
         <main class="budget">
             <section class="budget__run" aria-label=t(text::YOUR_RUN)>
-                <CardPicker budget />
+                <CardPicker budget chosen=|name: String| browser::keep_gpu(&name) />
                 <ConfigInput budget />
                 <Problems budget />
                 <RunForm budget />
@@ -50,6 +53,7 @@ pub fn BudgetPage() -> impl IntoView {
             </section>
             <section class="budget__answer" id="answer" tabindex="-1" aria-label=t(text::NAME)>
                 <VerdictView budget />
+                <CodeChanges budget />
                 <div class="budget__course">
                     <ChartView budget />
                     <Fixes budget />
@@ -77,7 +81,7 @@ fn keep_address(budget: Budget) {
     Effect::new(move |was_there: Option<bool>| {
         let session = budget.session.get();
         let fragment = session.fragment();
-        browser::link_with(EMBED_LINK, &fragment);
+        browser::carry_run(&fragment);
         // At first the address already says what is shown, or nothing was asked yet.
         if was_there.is_none() {
             return true;
@@ -89,5 +93,9 @@ fn keep_address(budget: Budget) {
         pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
         true
     });
-    browser::on_fragment_change(move || open_address(budget));
+    browser::on_fragment_change(move || {
+        if Session::open(&browser::fragment(), None).is_some() {
+            open_address(budget);
+        }
+    });
 }

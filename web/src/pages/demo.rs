@@ -80,6 +80,7 @@ fn State(desk: Desk) -> impl IntoView {
     });
     let is_cancellable = Memo::new(move |_| can_cancel(desk));
     view! {
+        {part(move || desk.rejected.get().map(|failure| rejected(desk, &failure)))}
         {part(move || match failure.get() {
             Some(failure) => failed(desk, &failure).into_any(),
             None => view! {
@@ -117,6 +118,23 @@ fn why(demo: &Demo) -> String {
 
 fn percent_of(part: u64, whole: u64) -> String {
     share(u16::try_from(part.saturating_mul(1000) / whole.max(1)).unwrap_or(1000).min(1000))
+}
+
+/// What is wrong with files that were chosen while another model stays open.
+fn rejected(desk: Desk, failure: &Failure) -> impl IntoView + use<> {
+    let heading = if failure.kind == FailureKind::DoesNotFit { text::DEMO_FAILED_FIT } else { text::DEMO_FAILED_FILES };
+    let hint = failure.hint.as_ref().map(|hint| view! { <p>{say(&text::demo_hint(hint.clone()))}</p> });
+    view! {
+        <div class="demo__failure" role="alert" data-testid="failure">
+            <h2>{t(heading)}</h2>
+            <p>{say(&failure.text)}</p>
+            {hint}
+            <p>{t(text::DEMO_KEPT)}</p>
+            <p class="demo__buttons">
+                <button type="button" class="button" on:click=move |_| desk.rejected.set(None)>{t(text::CLOSE)}</button>
+            </p>
+        </div>
+    }
 }
 
 fn failed(desk: Desk, failure: &Failure) -> impl IntoView + use<> {

@@ -1,20 +1,22 @@
 //! The page that explains a message: a field for what was pasted, and what it means.
 
-use headroom_shared::nanogpt::MAX_SOURCE_BYTES;
-use leptos::{prelude::*, task::spawn_local};
-use web_sys::DragEvent;
+use leptos::prelude::*;
+use web_sys::{DragEvent, File};
 
 use crate::{
     browser,
     components::{
-        dynamic::{part, words},
+        dynamic::part,
         fixes::{apply_label, item},
         header::Header,
+        long_text::LongText,
+        open_file::{OpenNamed, read_file},
     },
     state::{
         diagnosis::{Candidate, Part, Shown, part_words, shown, wants_config},
         fixes::{Row, Rows, applied},
         format,
+        no_plan::with_file,
         session::Session,
     },
     text::{self, Key, say, t},
@@ -24,12 +26,29 @@ use crate::{
 #[component]
 pub fn DiagnosePage() -> impl IntoView {
     let (kept_message, kept_config) = browser::kept_message().unwrap_or_default();
+    let carried = carried();
+    let own_config = carried.as_ref().filter(|session| !session.is_untouched()).map(|session| session.text.clone());
+    let options = carried.map(|session| session.options).unwrap_or_default();
     let pasted = RwSignal::new(kept_message);
-    let config = RwSignal::new(kept_config);
+    let config = RwSignal::new(if kept_config.is_empty() { own_config.unwrap_or_default() } else { kept_config });
     let leave = Callback::new(move |()| {
         pasted.with_untracked(|pasted| config.with_untracked(|config| browser::keep_message(pasted, config)));
     });
-    let answer = Memo::new(move |_| pasted.with(|pasted| config.with(|config| shown(pasted, config))));
+    let of_run = options.clone();
+    let answer = Memo::new(move |_| pasted.with(|pasted| config.with(|config| shown(pasted, config, &of_run))));
+    // The config goes along to the other pages: on the message's GPU, or on that of the calculator.
+    Effect::new(move |_| {
+        let diagnosed = answer.with(|answer| answer.as_ref()?.session.clone());
+        let given = || {
+            let text = config.get();
+            (!text.trim().is_empty()).then(|| Session { text, options: options.clone() })
+        };
+        if let Some(session) = diagnosed.or_else(given) {
+            let fragment = session.fragment();
+            browser::keep_text(&fragment, &session.text);
+            browser::carry_run(&fragment);
+        }
+    });
     let example = move |_| {
         pasted.set(text::EXAMPLE_MESSAGE.to_owned());
         config.set(text::EXAMPLE_CONFIG.to_owned());
@@ -37,13 +56,23 @@ pub fn DiagnosePage() -> impl IntoView {
     let dropped = move |event: DragEvent| {
         event.prevent_default();
         let file = event.data_transfer().and_then(|data| data.files()).and_then(|files| files.get(0));
-        let Some(file) = file else { return };
-        spawn_local(async move {
-            if let Some(text) = browser::file_text(file, MAX_SOURCE_BYTES as f64).await {
-                pasted.set(text);
+        let unread = answer.with_untracked(|answer| answer.as_ref().and_then(|shown| shown.unread.clone()));
+        read_file(file, move |name, text| {
+            let Some(text) = text else { return };
+            // A file of the name that is missing is the config.
+            match unread.is_some_and(|unread| unread.rsplit(['/', '\\']).next() == Some(&name)) {
+                true => config.update(|config| *config = with_file(config, &name, text, false)),
+                false => pasted.set(text),
             }
         });
     };
+    let opened = Callback::new(move |file| {
+        read_file(file, move |name, text| {
+            if let Some(text) = text {
+                config.update(|config| *config = with_file(config, &name, text, true));
+            }
+        });
+    });
     view! {
         <Header page=1 leave />
         <main class="diagnose" on:dragover=|event: DragEvent| event.prevent_default() on:drop=dropped>
@@ -52,19 +81,15 @@ pub fn DiagnosePage() -> impl IntoView {
                     <label for="message">{t(text::PASTE)}</label>
                     <button type="button" class="button" id="example" data-testid="example" on:click=example>{t(text::EXAMPLE)}</button>
                 </div>
-                <textarea class="input diagnose__text" id="message" data-testid="message" rows="12" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=t(text::PASTE_PLACEHOLDER)
-                    prop:value=words(move || pasted.get())
-                    on:input:target=move |event| pasted.set(event.target().value())></textarea>
+                <LongText id="message" class="input diagnose__text" rows="12" placeholder=t(text::PASTE_PLACEHOLDER)
+                    value=pasted on_change=move |text: String| pasted.set(text) />
                 <label for="config">{t(text::PASTE_CONFIG)}</label>
-                <textarea class="input diagnose__text" id="config" data-testid="config" rows="6" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=t(text::PASTE_CONFIG_PLACEHOLDER)
-                    prop:value=words(move || config.get())
-                    on:input:target=move |event| config.set(event.target().value())></textarea>
+                <LongText id="config" class="input diagnose__text" rows="6" placeholder=t(text::PASTE_CONFIG_PLACEHOLDER)
+                    value=config on_change=move |text: String| config.set(text) />
             </section>
             <section class="diagnose__answer" id="answer" tabindex="-1" aria-label=t(text::NAME) aria-live="polite">
                 {part(move || match answer.get() {
-                    Some(shown) => meaning(&shown, leave).into_any(),
+                    Some(shown) => meaning(&shown, leave, opened).into_any(),
                     None => view! { <p class="diagnose__empty">{t(text::NOTHING_PASTED)}</p> }.into_any(),
                 })}
             </section>
@@ -72,7 +97,20 @@ pub fn DiagnosePage() -> impl IntoView {
     }
 }
 
-fn meaning(shown: &Shown, leave: Callback<()>) -> impl IntoView + use<> {
+/// The run that the address has, with its comments where this window knows them.
+fn carried() -> Option<Session> {
+    let kept = browser::kept_text();
+    let kept = kept.as_ref().map(|(of, text)| (of.as_str(), text.as_str()));
+    Session::open(&browser::fragment(), kept).map(|opened| opened.session)
+}
+
+fn meaning(shown: &Shown, leave: Callback<()>, opened: Callback<Option<File>>) -> impl IntoView + use<> {
+    let unread = shown.unread.clone().map(|name| {
+        view! {
+            <p class="diagnose__hint" data-testid="unread">{say(&text::no_plan_not_read(name.as_str()))}</p>
+            <OpenNamed name opened />
+        }
+    });
     let asks = wants_config(shown).then(|| view! { <p class="diagnose__hint">{t(text::CONFIG_SAYS_MORE)}</p> });
     let several = (!shown.several.is_empty()).then(|| view! { <p class="diagnose__hint">{shown.several.clone()}</p> });
     let problems = (!shown.problems.is_empty()).then(|| {
@@ -92,7 +130,7 @@ fn meaning(shown: &Shown, leave: Callback<()>) -> impl IntoView + use<> {
     view! {
         <div class="panel diagnose__meaning">
             <h1 class="diagnose__sentence" data-testid="explanation">{shown.sentence.clone()}</h1>
-            {problems} {agreement} {several} {asks} {open}
+            {problems} {unread} {agreement} {several} {asks} {open}
         </div>
         {bar(shown)}
         {candidates(&shown.candidates)}
@@ -176,7 +214,7 @@ fn budget_link(session: Session, class: &'static str, label: String, word: Key, 
 /// The fixes; each opens the calculator with itself applied.
 fn what_to_change(rows: Rows, session: &Session, leave: Callback<()>) -> impl IntoView + use<> {
     let row = |fix: Row| {
-        let after = applied(session, &fix.changes, &say(&text::fix_why(session.options.gpu.as_str())));
+        let after = applied(session, &fix.changes, &session.options.gpu);
         let class = if fix.fits { "button button--primary" } else { "button" };
         let link = budget_link(after, class, apply_label(&fix), text::APPLY, leave);
         item(fix, link)

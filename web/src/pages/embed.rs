@@ -9,6 +9,7 @@ use crate::{
     components::{
         card_picker::CardPicker,
         chart::ChartView,
+        code_changes::CodeChanges,
         dynamic::words,
         fixes::Fixes,
         form::{Dtype, Models, NumberField, Switch},
@@ -61,6 +62,7 @@ fn Embedded(
     view! {
         <main class="embedded" node_ref=main aria-label=t(text::NAME)>
             <div class="verdict" data-outcome=words(move || outcome(verdict))><VerdictWords budget verdict /></div>
+            <CodeChanges budget />
             <Notice notice=budget.notice />
             <ChartView budget />
             <form class="form embedded__form" aria-label=t(text::YOUR_RUN) autocomplete="off"

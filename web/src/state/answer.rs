@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headroom_shared::{
     memory::timeline::Timeline,
-    nanogpt::{PastedKind, Settings, defaults, from_pasted_text},
+    nanogpt::{PastedKind, Settings, Source, from_pasted_text},
     plan::{Plan, plan},
     session::{Resolved, resolve_settings},
     text::Text,
@@ -31,13 +31,18 @@ pub enum Reading {
 }
 
 impl Reading {
+    /// What is in a text.
+    pub fn of_text(text: &str) -> Self {
+        let pasted = from_pasted_text(CONFIG_NAME, text);
+        Self::of(text, pasted.kind, &pasted.read())
+    }
+
     fn of(text: &str, kind: PastedKind, settings: &Settings) -> Self {
         let is_comment = |line: &str| matches!(line.trim_start().as_bytes(), [] | [b'#' | b'`', ..]);
         if text.lines().all(is_comment) {
             return Self::Empty;
         }
-        let unevaluated = settings.unevaluated.iter().any(|(key, _)| defaults::find(key).is_some());
-        if kind != PastedKind::Config || unevaluated || !settings.values.is_empty() {
+        if kind != PastedKind::Config || !settings.unread.is_empty() || !settings.sets_nothing() {
             Self::Run
         } else if text.to_ascii_lowercase().contains("out of memory") {
             Self::OutOfMemory
@@ -56,6 +61,8 @@ pub struct Answer {
     pub reading: Reading,
     /// Everything read, with problems and findings.
     pub resolved: Resolved,
+    /// The configs that a command or a log names, in its order.
+    pub configs: Vec<Source>,
     /// The plan with its timeline, or why there is none.
     pub planned: Result<Arc<Planned>, Option<Text>>,
     /// The last plan there was, which stays drawn, faded, while a half-typed config has none.
@@ -91,7 +98,10 @@ impl Answer {
     pub fn after(session: &Session, before: Option<&Self>) -> Self {
         let pasted = from_pasted_text(CONFIG_NAME, &session.text);
         let mut resolved = resolve_settings(pasted.read(), &session.options);
-        let planned = match resolved.request.take() {
+        let reading = Reading::of(&session.text, pasted.kind, &resolved.settings);
+        // Where nothing was set, the plan would be of train.py's defaults, which nobody asked for.
+        let is_run = matches!(reading, Reading::Run | Reading::Empty);
+        let planned = match resolved.request.take().filter(|_| is_run) {
             Some(request) => plan(request).map_err(|error| Some(error.text())),
             None => Err(None),
         };
@@ -99,7 +109,11 @@ impl Answer {
         Self {
             last: planned.clone().ok().or_else(|| before?.last.clone()),
             kind: pasted.kind,
-            reading: Reading::of(&session.text, pasted.kind, &resolved.settings),
+            reading,
+            configs: match pasted.kind {
+                PastedKind::Command | PastedKind::Log => pasted.sources.into_iter().filter(is_config).collect(),
+                PastedKind::Config | PastedKind::Words => vec![],
+            },
             resolved,
             planned,
         }
@@ -154,10 +168,17 @@ impl Answer {
             Err(Some(error)) => Some(error.clone()),
             Err(None) => {
                 let errors = self.resolved.findings.iter().filter(|finding| finding.severity == Severity::Error);
-                errors.map(|finding| finding.message.clone()).next()
+                let of_run = errors.map(|finding| finding.message.clone()).next();
+                let problems = self.resolved.settings.problems.as_slice().iter();
+                let mut of_text = problems.filter(|problem| problem.severity == Severity::Error);
+                of_run.or_else(|| of_text.next().map(|problem| problem.message.clone()))
             }
         }
     }
+}
+
+fn is_config(source: &Source) -> bool {
+    !matches!(source, Source::Override { .. })
 }
 
 /// An answer that is handed around; two are equal if they are the same one.

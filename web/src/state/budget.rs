@@ -44,7 +44,8 @@ impl Budget {
     }
 
     /// Shows what a link held, and says what of it was left out.
-    pub fn open(self, Opened { session, unknown, later_version }: Opened) {
+    pub fn open(self, Opened { mut session, unknown, later_version, .. }: Opened) {
+        session.set_options(|_| {});
         let left_out = later_version.is_some() || !unknown.is_empty();
         self.notice.set(left_out.then(|| text::left_out(&unknown, later_version)));
         self.session.set(session);

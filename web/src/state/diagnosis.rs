@@ -7,6 +7,7 @@ use headroom_shared::{
 };
 
 use super::{
+    answer::Reading,
     fixes::{Rows, rows_of},
     format,
     session::{CONFIG_NAME, Session},
@@ -58,23 +59,35 @@ pub struct Shown {
     pub candidates: Vec<Candidate>,
     /// What to change, where the run is known.
     pub fixes: Option<Rows>,
+    /// The config file that has to be opened, by its name.
+    pub unread: Option<String>,
     /// The run on the card of the message, for the calculator; `None` without a config.
     pub session: Option<Session>,
 }
 
-/// Diagnoses; `None` for an empty text.
-pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
+/// Diagnoses; `None` for an empty text. `options` are of the run that came along from the calculator; the message's GPU
+/// counts, not theirs.
+pub fn shown(pasted: &str, config: &str, options: &Options) -> Option<Shown> {
     if pasted.trim().is_empty() {
         return None;
     }
-    let given: Vec<Source> =
-        if config.trim().is_empty() { vec![] } else { from_pasted_text(CONFIG_NAME, config).sources };
-    let diagnosis = diagnose(pasted, &given, &Options::default(), false);
+    // A text without a setting would be a run of train.py's defaults, which nobody asked about.
+    let is_run = Reading::of_text(config) == Reading::Run;
+    let given: Vec<Source> = if is_run { from_pasted_text(CONFIG_NAME, config).sources } else { vec![] };
+    let is_refused = !is_run && !config.trim().is_empty();
+    let diagnosis = diagnose(pasted, &given, options, false);
     let message = diagnosis.message();
     let explanation = &diagnosis.explanation;
-    let session = session(&diagnosis, config);
+    let session = session(&diagnosis, if is_run { config } else { "" });
+    let refused = is_refused.then(|| t(text::CONFIG_WITHOUT_SETTINGS).to_owned());
     let fixes = match (&explanation.plan, &diagnosis.resolved) {
-        (Some(plan), Some(_)) => Some(rows_of(plan, &diagnosis.advice)),
+        (Some(plan), Some(_)) => {
+            let mut rows = rows_of(plan, &diagnosis.advice);
+            if diagnosis.advises_another_run() {
+                rows.lead = format!("{} {}", t(text::FIXES_OF_THE_PLAN), rows.lead);
+            }
+            Some(rows)
+        }
         _ => None,
     };
     Some(Shown {
@@ -91,12 +104,13 @@ pub fn shown(pasted: &str, config: &str) -> Option<Shown> {
             n if diagnosis.explains_last => say(&text::several_messages_last(n)),
             n => say(&text::several_messages(n)),
         },
-        problems: problems(&diagnosis),
+        problems: refused.into_iter().chain(problems(&diagnosis)).collect(),
         parts: parts(&diagnosis),
         card_bytes: explanation.arithmetic.total.unwrap_or(0),
         missing_bytes: explanation.arithmetic.missing.unwrap_or(0),
         candidates: explanation.matches.iter().map(candidate).collect(),
         fixes,
+        unread: diagnosis.resolved.as_ref().and_then(|resolved| resolved.settings.unread.first().cloned()),
         session,
     })
 }
@@ -174,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_message_alone_has_candidates_and_asks_for_the_config() {
-        let shown = shown(MESSAGE, "").expect("an answer");
+        let shown = shown(MESSAGE, "", &Options::default()).expect("an answer");
         assert!(wants_config(&shown) && shown.fixes.is_none() && shown.session.is_none());
         assert_eq!(shown.candidates[0].tensor, "logits (65536, 50304) bfloat16");
         assert_eq!(shown.parts.iter().map(|part| part.bytes).sum::<u64>(), shown.card_bytes);
@@ -182,7 +196,8 @@ mod tests {
 
     #[test]
     fn with_its_config_it_is_explained_to_the_digit() {
-        let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n").expect("an answer");
+        let shown = shown(MESSAGE, "batch_size = 64\ngradient_accumulation_steps = 1\n", &Options::default())
+            .expect("an answer");
         assert_eq!(shown.agreement, t(text::AGREES_EXACTLY));
         let session = shown.session.expect("a run");
         assert_eq!(session.options.gpu, "GeForce RTX 4070");
@@ -190,7 +205,24 @@ mod tests {
     }
 
     #[test]
+    fn a_description_is_understood_or_refused() {
+        let understood = shown(MESSAGE, "124M, batch 64", &Options::default()).expect("an answer");
+        assert_eq!(understood.agreement, t(text::AGREES_EXACTLY), "{}", understood.sentence);
+        let refused = shown(MESSAGE, "my run on a toaster", &Options::default()).expect("an answer");
+        assert_eq!(refused.problems, [t(text::CONFIG_WITHOUT_SETTINGS)]);
+        assert!(refused.fixes.is_none() && refused.agreement.is_empty() && refused.session.is_none());
+    }
+
+    #[test]
+    fn a_config_that_was_not_read_is_judged_by_no_defaults() {
+        let shown = shown(MESSAGE, "python train.py config/mine.py --batch_size=64", &Options::default()).expect("an answer");
+        assert_eq!(shown.unread.as_deref(), Some("config/mine.py"));
+        assert!(shown.fixes.is_none() && shown.agreement.is_empty());
+        assert!(shown.problems[0].contains("config/mine.py"), "{:?}", shown.problems);
+    }
+
+    #[test]
     fn nothing_pasted_is_nothing_shown() {
-        assert_eq!(shown(" \n", ""), None);
+        assert_eq!(shown(" \n", "", &Options::default()), None);
     }
 }

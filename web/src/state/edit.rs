@@ -15,7 +15,7 @@ pub fn set_because(text: &str, changes: &[(&str, Value)], why: &str) -> String {
     let edited = match from_pasted_text(CONFIG_NAME, text).kind {
         PastedKind::Config => Some(set_in_config(text, changes, why)),
         PastedKind::Command => changes.iter().try_fold(text.to_owned(), |text, change| set_in_command(&text, change)),
-        PastedKind::Log => None,
+        PastedKind::Log | PastedKind::Words => None,
     };
     edited.filter(|edited| holds(edited, changes)).unwrap_or_else(|| set_in_config(&as_config(text), changes, why))
 }
@@ -23,6 +23,21 @@ pub fn set_because(text: &str, changes: &[(&str, Value)], why: &str) -> String {
 /// What a command or a log comes to, as a config.
 pub fn as_config(text: &str) -> String {
     from_pasted_text(CONFIG_NAME, text).read().to_config()
+}
+
+/// The text without any line or argument that sets the key. What sets it in another way stays.
+pub fn unset(text: &str, key: &str) -> String {
+    let sets = |line: &str| {
+        let rest = line.strip_prefix(key).map(str::trim_start);
+        rest.is_some_and(|rest| rest.starts_with('=') && !rest.starts_with("=="))
+    };
+    let flag = format!("--{key}=");
+    let mut without: String = text.split_inclusive('\n').filter(|line| !sets(line)).collect();
+    while let Some((start, end)) = words(&without).into_iter().find(|(start, _)| without[*start..].starts_with(&flag)) {
+        let start = without[..start].trim_end_matches(' ').len();
+        without.replace_range(start..end, "");
+    }
+    without
 }
 
 fn holds(text: &str, changes: &[(&str, Value)]) -> bool {

@@ -37,11 +37,20 @@ pub const NUMBERS: [NumberKey; 8] = [
     NumberKey { key: "dropout", min: 0.0, max: 0.5, step: 0.05, is_real: true, is_shape: false },
 ];
 
-/// The number of heads nearest to `wanted`, in the direction the slider moved, that divides the channels.
-pub fn next_head_count(n_embd: u64, now: u64, wanted: u64) -> u64 {
+/// The number of heads nearest to `wanted` that divides the channels; of two that are as near, the smaller. It depends on
+/// nothing else, so a slider that is dragged one way moves one way.
+pub fn nearest_head_count(n_embd: u64, wanted: u64) -> u64 {
     let divides = |heads: &u64| *heads > 0 && n_embd.is_multiple_of(*heads);
     let wanted = wanted.clamp(1, n_embd.max(1));
-    let found = if wanted >= now { (wanted..=n_embd).find(divides) } else { (1..=wanted).rev().find(divides) };
+    let below = (1..=wanted).rev().find(divides).unwrap_or(1);
+    let above = (wanted..=n_embd).find(divides).unwrap_or(below);
+    if above - wanted < wanted - below { above } else { below }
+}
+
+/// The next number of heads above or below `now` that divides the channels; `now` where there is none.
+pub fn next_head_count(n_embd: u64, now: u64, is_up: bool) -> u64 {
+    let divides = |heads: &u64| *heads > 0 && n_embd.is_multiple_of(*heads);
+    let found = if is_up { (now.saturating_add(1)..=n_embd).find(divides) } else { (1..now).rev().find(divides) };
     found.unwrap_or(now)
 }
 
@@ -52,6 +61,13 @@ pub fn next_width(n_head: u64, wanted: u64) -> u64 {
     let step = n_head.saturating_mul(8);
     let rounded = (wanted.saturating_add(step / 2) / step) * step;
     rounded.max(step)
+}
+
+/// The width one step of the heads above or below `now`.
+pub fn step_width(n_head: u64, now: u64, is_up: bool) -> u64 {
+    let step = n_head.max(1).saturating_mul(8);
+    let wanted = if is_up { now.saturating_add(step) } else { now.saturating_sub(step) };
+    next_width(n_head, wanted)
 }
 
 #[cfg(test)]
@@ -67,9 +83,24 @@ mod tests {
     }
 
     #[test]
-    fn heads_move_to_the_next_divisor() {
-        for (now, wanted, expected) in [(12, 13, 16), (12, 11, 8), (12, 12, 12), (1, 0, 1), (16, 17, 24)] {
-            assert_eq!(next_head_count(768, now, wanted), expected, "{now} to {wanted}");
+    fn heads_snap_to_the_nearest_divisor_and_move_one_way() {
+        for (wanted, expected) in [(13, 12), (14, 12), (15, 16), (11, 12), (10, 8), (0, 1), (20, 16), (21, 24)] {
+            assert_eq!(nearest_head_count(768, wanted), expected, "{wanted}");
+        }
+        for n_embd in (64..=2048).step_by(32) {
+            let heads: Vec<u64> = (1..=64).map(|wanted| nearest_head_count(n_embd, wanted)).collect();
+            assert!(heads.is_sorted(), "{n_embd}: {heads:?}");
+            assert!(heads.iter().all(|heads| n_embd % heads == 0), "{n_embd}: {heads:?}");
+        }
+    }
+
+    #[test]
+    fn keys_step_from_divisor_to_divisor() {
+        for (now, is_up, expected) in [(12, true, 16), (12, false, 8), (1, false, 1), (768, true, 768), (7, true, 8)] {
+            assert_eq!(next_head_count(768, now, is_up), expected, "{now}");
+        }
+        for (n_head, now, is_up, expected) in [(25, 1600, true, 1800), (12, 768, false, 672), (12, 96, false, 96)] {
+            assert_eq!(step_width(n_head, now, is_up), expected, "{n_head} heads, {now}");
         }
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use headroom_shared::{
-    advice::{Advice, ByHand, Change, Fix, advise},
+    advice::{Advice, ByHand, Change, Fix, advise, needs_text},
     memory::message::TorchVersion,
     plan::Plan,
 };
 
-use super::{answer::Answer, edit, format, session::Session};
+use super::{answer::Answer, edit, format, needs, session::Session};
 use crate::text::{self, say, t};
 
 /// One fix in words.
@@ -49,8 +49,9 @@ pub fn rows(answer: &Answer, session: &Session) -> Option<Rows> {
 
 /// Advice in words.
 pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
-    let larger = advice.largest_batch_size.filter(|largest| plan.fits && *largest > plan.request.train.batch_size);
-    let lead = lead(advice, plan.fits, larger);
+    let now = plan.request.train.batch_size;
+    let larger = advice.batch_sizes.largest.filter(|largest| plan.fits && *largest > now);
+    let lead = lead(advice, plan, larger);
     let row = |fix: &Fix| Row {
         id: fix.id(),
         settings: settings(&fix.changes),
@@ -63,13 +64,15 @@ pub fn rows_of(plan: &Plan, advice: &Advice) -> Rows {
     Rows { fixes: advice.fixes.iter().map(row).collect(), lead, larger }
 }
 
-fn lead(advice: &Advice, fits: bool, larger: Option<u64>) -> String {
-    match (fits, larger) {
-        (true, Some(larger)) => say(&text::room_for(larger)),
-        (true, None) => t(text::NO_ROOM_FOR_MORE).to_owned(),
-        (false, _) if advice.keeps_model() => {
-            advice.largest_batch_size.map_or_else(String::new, |largest| say(&text::room_for(largest)))
-        }
+fn lead(advice: &Advice, plan: &Plan, larger: Option<u64>) -> String {
+    let sizes = &advice.batch_sizes;
+    let more = || sizes.more_text().map_or_else(String::new, |more| format!(" {}", say(&more)));
+    let largest = |largest: u64| say(&text::room_for(largest)) + &more();
+    match (plan.fits, larger.or(sizes.largest)) {
+        (true, Some(size)) if size == plan.request.train.batch_size => t(text::NO_ROOM_FOR_MORE).to_owned() + &more(),
+        (true, Some(size)) => largest(size),
+        (true, None) => t(text::NO_SURE_BATCH).to_owned() + &more(),
+        (false, size) if advice.keeps_model() => size.map_or_else(String::new, largest),
         (false, _) => match advice.smallest_card {
             Some(card) => say(&text::nothing_fits_but(&*card.name)),
             None => t(text::NOTHING_FITS).to_owned(),
@@ -113,8 +116,8 @@ fn percent(ratio: f64) -> u64 {
     percent
 }
 
-/// The session with the changes made; changed lines of a config say why.
-pub fn applied(session: &Session, changes: &[Change], why: &str) -> Session {
+/// The session with the changes made; changed lines of a config say for which card, and what else that needs.
+pub fn applied(session: &Session, changes: &[Change], card: &str) -> Session {
     let mut after = session.clone();
     let keys: Vec<_> = changes
         .iter()
@@ -127,8 +130,15 @@ pub fn applied(session: &Session, changes: &[Change], why: &str) -> Session {
         })
         .collect();
     if !keys.is_empty() {
-        after.text = edit::set_because(&session.text, &keys, why);
+        after.text = edit::set(&session.text, &keys);
+        let needed = needs::of_session(&after);
+        let why = match needed.is_empty() {
+            true => text::fix_why(card),
+            false => text::fix_why_needs(card, needs_text(&needed, text::table())),
+        };
+        after.text = edit::set_because(&session.text, &keys, &say(&why));
     }
+    after.text = needs::noted(&after);
     after
 }
 
@@ -138,6 +148,7 @@ pub type SharedRows = Option<Arc<Rows>>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headroom_shared::{advice::Switch, nanogpt::Value};
 
     fn ask(text: &str) -> (Session, Rows) {
         let mut session = Session { text: text.into(), ..Session::default() };
@@ -151,24 +162,34 @@ mod tests {
         let (session, rows) = ask("batch_size = 64  # big\ngradient_accumulation_steps = 1\n");
         let best = &rows.fixes[0];
         assert!(best.fits);
-        let after = applied(&session, &best.changes, "fits RTX 4070");
+        let after = applied(&session, &best.changes, "RTX 4070");
         assert!(Answer::of(&after).plan().is_some_and(|plan| plan.fits), "{}", after.text);
         assert!(after.text.contains("# headroom: fits RTX 4070"), "{}", after.text);
     }
 
     #[test]
-    fn a_switch_leaves_the_text_alone() {
+    fn a_change_to_the_code_is_a_comment_in_the_config() {
         let (session, rows) = ask("batch_size = 16\n");
         let chunked = rows.fixes.iter().find(|row| row.id == "chunked_cross_entropy").expect("it is offered");
-        let after = applied(&session, &chunked.changes, "");
-        assert_eq!(after.text, session.text);
+        let after = applied(&session, &chunked.changes, "RTX 4070");
+        let note = "# headroom (code): needs 1 change to model.py: chunked cross-entropy\n";
+        assert_eq!(after.text, format!("{note}{}", session.text));
         assert_ne!(after.options, session.options);
+    }
+
+    #[test]
+    fn a_changed_line_names_the_change_to_the_code_that_it_counts_on() {
+        let (session, _) = ask("batch_size = 64\n");
+        let changes = [Change::Key("batch_size", Value::Int(20)), Change::Switch(Switch::ChunkedLoss)];
+        let after = applied(&session, &changes, "RTX 4070");
+        let line = "batch_size = 20  # headroom: fits RTX 4070, needs 1 change to model.py: chunked cross-entropy";
+        assert!(after.text.lines().any(|other| other == line), "{}", after.text);
     }
 
     #[test]
     fn a_command_stays_one() {
         let (session, rows) = ask("python train.py --batch_size=64 --gradient_accumulation_steps=1");
-        let after = applied(&session, &rows.fixes[0].changes, "why");
+        let after = applied(&session, &rows.fixes[0].changes, "RTX 4070");
         assert!(after.text.starts_with("python train.py --batch_size=8"), "{}", after.text);
     }
 

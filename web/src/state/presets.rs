@@ -2,7 +2,7 @@
 
 use headroom_shared::{
     gpt::presets::{GPT2_FAMILY, Preset},
-    nanogpt::Value,
+    nanogpt::{Value, stock},
     text::{self, Key},
 };
 
@@ -17,51 +17,9 @@ pub struct Run {
 
 /// Runs that people start from, as nanoGPT's own configs set them.
 pub const RUNS: [Run; 4] = [
-    Run {
-        label: text::RUN_GPT2,
-        text: "# GPT-2 124M from scratch, as nanoGPT's train_gpt2 sets it\n\
-               batch_size = 12\n\
-               block_size = 1024\n\
-               gradient_accumulation_steps = 5 * 8\n\
-               \n\
-               n_layer = 12\n\
-               n_head = 12\n\
-               n_embd = 768\n\
-               \n\
-               max_iters = 600000\n\
-               eval_interval = 1000\n\
-               eval_iters = 200\n",
-    },
-    Run {
-        label: text::RUN_SHAKESPEARE,
-        text: "# A small model on Shakespeare's characters\n\
-               dataset = 'shakespeare_char'\n\
-               gradient_accumulation_steps = 1\n\
-               batch_size = 64\n\
-               block_size = 256\n\
-               \n\
-               n_layer = 6\n\
-               n_head = 6\n\
-               n_embd = 384\n\
-               dropout = 0.2\n\
-               \n\
-               max_iters = 5000\n\
-               eval_interval = 250\n\
-               eval_iters = 200\n",
-    },
-    Run {
-        label: text::RUN_FINETUNE,
-        text: "# OpenAI's GPT-2 XL, finetuned on Shakespeare\n\
-               init_from = 'gpt2-xl'\n\
-               dataset = 'shakespeare'\n\
-               batch_size = 1\n\
-               gradient_accumulation_steps = 32\n\
-               \n\
-               max_iters = 20\n\
-               eval_interval = 5\n\
-               eval_iters = 40\n\
-               decay_lr = False\n",
-    },
+    Run { label: text::RUN_GPT2, text: stock::TRAIN_GPT2.run },
+    Run { label: text::RUN_SHAKESPEARE, text: stock::TRAIN_SHAKESPEARE_CHAR.run },
+    Run { label: text::RUN_FINETUNE, text: stock::FINETUNE_SHAKESPEARE.run },
     Run { label: text::RUN_DEFAULTS, text: "" },
 ];
 

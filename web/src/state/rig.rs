@@ -166,6 +166,9 @@ impl Rig {
                 Changed { rig: true, ..nothing }
             }
             ServerMessage::Telemetry(telemetry) => {
+                if telemetry.time_ms < self.newest_ms {
+                    self.forget_times(telemetry.time_ms);
+                }
                 self.take_telemetry(&telemetry);
                 Changed { fast: true, ..nothing }
             }
@@ -247,6 +250,12 @@ impl Rig {
                 card.take(telemetry.time_ms, sample);
             }
         }
+    }
+
+    /// The agent's clock was set back: what the cards have is of times that are yet to come.
+    fn forget_times(&mut self, now_ms: u64) {
+        self.newest_ms = now_ms;
+        self.cards.iter_mut().for_each(|card| card.forget_after(now_ms));
     }
 
     fn take_slow(&mut self, slow: Slow) {

@@ -6,7 +6,7 @@ use headroom_shared::{
     session::Options,
 };
 
-use super::{edit, presets};
+use super::{card, edit, needs, presets};
 
 /// What a config is called in messages where it came without a name.
 pub const CONFIG_NAME: &str = "config.py";
@@ -36,6 +36,8 @@ pub struct Opened {
     pub unknown: Vec<String>,
     /// The link's version where it is later than ours.
     pub later_version: Option<u32>,
+    /// Whether the link names a GPU or its memory.
+    pub names_gpu: bool,
 }
 
 impl Session {
@@ -54,7 +56,21 @@ impl Session {
             _ => link.config,
         };
         let session = Self { text, options: link.options };
-        Some(Opened { session, unknown: link.unknown, later_version: link.later_version })
+        let names_gpu = fragment.split('&').any(|part| part.starts_with("gpu=") || part.starts_with("vram="));
+        Some(Opened { session, unknown: link.unknown, later_version: link.later_version, names_gpu })
+    }
+
+    /// Takes the GPU that was chosen on this device before, where it is still known.
+    pub fn prefer_gpu(&mut self, kept: Option<&str>) {
+        if let Some(name) = kept.filter(|name| card::is_known(name)) {
+            card::set(&mut self.options, name);
+        }
+    }
+
+    /// Whether the text is what the calculator starts with.
+    pub fn is_untouched(&self) -> bool {
+        let run = |text: &str| link::encode(&from_pasted_text(CONFIG_NAME, text).read(), &Options::default());
+        run(&self.text) == run(presets::RUNS[0].text)
     }
 
     /// The fragment, without `#`, that opens to this session.
@@ -70,6 +86,12 @@ impl Session {
             self.options.world_size = now.unwrap_or(1);
         }
         self.text = text;
+    }
+
+    /// Changes options. A comment in the text names the changes to nanoGPT's code that they assume.
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.options);
+        self.text = needs::noted(self);
     }
 
     /// Sets keys of nanoGPT, in the text.
@@ -100,6 +122,29 @@ mod tests {
         assert_eq!(opened.session, session);
         let other = Session::open("1&batch_size=3", Some((&fragment, &session.text))).expect("a link");
         assert_eq!(other.session.text, "batch_size = 3\n");
+    }
+
+    #[test]
+    fn a_links_gpu_wins_over_the_one_that_was_chosen_before() {
+        for (fragment, names_gpu) in [("1&batch_size=8", false), ("1&gpu=L4", true), ("1&gpu=&vram=16GiB", true)] {
+            let opened = Session::open(fragment, None).expect("a link");
+            assert_eq!(opened.names_gpu, names_gpu, "{fragment}");
+        }
+        let mut session = Session::default();
+        session.prefer_gpu(Some("RTX 3060"));
+        assert_eq!(session.options.gpu, "RTX 3060");
+        session.prefer_gpu(Some("no such card"));
+        assert_eq!(session.options.gpu, "RTX 3060");
+        session.prefer_gpu(Some("16GiB"));
+        assert_eq!(session.options.vram_bytes, Some(16 << 30));
+    }
+
+    #[test]
+    fn the_run_at_the_start_is_known_as_such() {
+        assert!(Session::default().is_untouched());
+        let opened = Session::open(&Session::default().fragment(), None).expect("a link");
+        assert!(opened.session.is_untouched());
+        assert!(!Session { text: "batch_size = 64\n".into(), ..Session::default() }.is_untouched());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A plan as a person posts it: Markdown with the verdict, a table, and the link.
 
 use headroom_shared::{
-    advice::{Advice, Change, advise},
+    advice::{Advice, Change, advise, changes_text},
     plan::Plan,
     session::Options,
 };
@@ -9,7 +9,7 @@ use headroom_shared::{
 use super::{
     answer::Answer,
     fixes::rows_of,
-    format,
+    format, needs,
     verdict::{Verdict, figures},
 };
 use crate::text::{self, say, t};
@@ -21,6 +21,12 @@ pub fn card(answer: &Answer, options: &Options, link: &str) -> Option<String> {
     let mut rows = vec![(t(text::CARD_RUN), run(plan)), (t(text::GPU), gpu(plan))];
     let figures = figures(plan).into_iter().take(3);
     rows.extend(figures.map(|figure| (figure.label, format!("{} {}", sign(&figure), figure.value).trim().to_owned())));
+    let needed = needs::of_plan(plan);
+    if !needed.is_empty() {
+        let names: Vec<&str> = needed.iter().map(|change| t(change.text())).collect();
+        let changes = say(&changes_text(&needed));
+        rows.push((t(text::CARD_NEEDS), format!("{changes}: {}", names.join(", "))));
+    }
     if !plan.fits {
         let advice = advise(&answer.resolved.settings, options, plan);
         rows.extend(best(plan, &advice).map(|best| (t(text::CARD_FIX), best)));
@@ -92,6 +98,15 @@ mod tests {
         assert!(card.contains("| GPU | GeForce RTX 4070 11.69 GiB, other programs 2.00 GiB |"), "{card}");
         assert!(card.contains("| best fix | `batch_size = 8, gradient_accumulation_steps = 8`: fits"), "{card}");
         assert!(card.ends_with("[Open this plan in Headroom](https://example.org/#1)\n"), "{card}");
+    }
+
+    #[test]
+    fn a_run_that_counts_on_other_code_says_so() {
+        let mut session = Session { text: "batch_size = 4\n".into(), ..Session::default() };
+        session.options.activation_checkpointing = true;
+        let card = card(&Answer::of(&session), &session.options, "x").expect("a plan");
+        assert!(card.starts_with("**Fits with 1 change to model.py: "), "{card}");
+        assert!(card.contains("| needs | 1 change to model.py: activation checkpointing |"), "{card}");
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! The answer in words, and the figures beside it.
 
 use headroom_shared::{
+    advice::changes_text,
     decimal,
     plan::{Plan, basis::Certainty},
 };
 
-use super::{
-    answer::{Answer, Reading},
-    format,
-};
-use crate::text::{self, say, t, table};
+use super::{answer::Answer, format, needs};
+use crate::text::{self, Text, say, t, table};
 
 /// How a plan comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +18,6 @@ pub enum Outcome {
     Narrow,
     /// It fails.
     Fails,
-    /// The plan is of train.py's defaults, as the text holds no run.
-    Unread,
 }
 
 impl Outcome {
@@ -31,7 +27,6 @@ impl Outcome {
             Self::Fits => "fits",
             Self::Narrow => "narrow",
             Self::Fails => "fails",
-            Self::Unread => "unread",
         }
     }
 }
@@ -54,19 +49,18 @@ pub struct Verdict {
 impl Verdict {
     /// The words for an answer; `None` where there is no plan.
     pub fn of_answer(answer: &Answer) -> Option<Self> {
-        let verdict = Self::of(answer.plan()?);
-        let headline = match answer.reading {
-            Reading::Foreign => text::NOTHING_READ,
-            Reading::OutOfMemory => text::OUT_OF_MEMORY_READ,
-            Reading::Empty | Reading::Run => return Some(verdict),
-        };
-        let detail = say(&text::nothing_read_detail(verdict.headline.as_str()));
-        Some(Self { outcome: Outcome::Unread, headline: t(headline).to_owned(), detail, ..verdict })
+        Some(Self::of(answer.plan()?))
     }
 
     fn of(plan: &Plan) -> Self {
         let left = format::signed_size(plan.headroom_bytes);
         let [low, high] = left_band(plan);
+        let needed = needs::of_plan(plan);
+        // A plan that counts on changes to the code says so in its first sentence.
+        let with = |plain: fn(String) -> Text, with: fn(Text, String) -> Text, size: String| match needed.is_empty() {
+            true => plain(size),
+            false => with(changes_text(&needed), size),
+        };
         let (outcome, headline, detail) = match &plan.oom {
             Some(oom) => {
                 let short = format::size(plan.headroom_bytes.unsigned_abs());
@@ -76,11 +70,11 @@ impl Verdict {
                     format::size(oom.requested_bytes),
                     format::size(oom.allocated_bytes),
                 );
-                (Outcome::Fails, text::does_not_fit(short), detail)
+                (Outcome::Fails, with(text::does_not_fit, text::does_not_fit_with, short), detail)
             }
             None if low < 0 => {
                 let detail = text::narrow_detail(format::signed_size(low), format::signed_size(high));
-                (Outcome::Narrow, text::fits_narrowly(left), detail)
+                (Outcome::Narrow, with(text::fits_narrowly, text::fits_narrowly_with, left), detail)
             }
             None => {
                 let [low, high] = [low, high].map(format::signed_size);
@@ -89,7 +83,7 @@ impl Verdict {
                     true => text::fits_detail(phase, card),
                     false => text::fits_detail_band(phase, card, low, high),
                 };
-                (Outcome::Fits, text::fits(left), detail)
+                (Outcome::Fits, with(text::fits, text::fits_with, left), detail)
             }
         };
         Self {
@@ -181,6 +175,8 @@ fn millions(parameters: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::session::Session;
+    use headroom_shared::train_config::CrossEntropy;
 
     fn verdict(text: &str) -> Verdict {
         Verdict::of_answer(&Answer::of_text(text)).expect("a plan")
@@ -209,11 +205,16 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_of_something_else_is_no_good_news() {
-        let verdict = verdict("Segmentation fault (core dumped)");
-        assert_eq!(verdict.outcome, Outcome::Unread);
-        assert_eq!(verdict.headline, t(text::NOTHING_READ));
-        assert!(verdict.detail.contains("train.py's own defaults"), "{verdict:?}");
+    fn a_plan_that_counts_on_other_code_is_no_plain_yes() {
+        let mut session = Session { text: "batch_size = 20\n".into(), ..Session::default() };
+        session.options.cross_entropy = CrossEntropy::Chunked;
+        let verdict = Verdict::of_answer(&Answer::of(&session)).expect("a plan");
+        assert!(verdict.headline.starts_with("Fits with 1 change to model.py: "), "{verdict:?}");
+        session.options.del_train_logits = true;
+        session.set_text("batch_size = 640\n".into());
+        let verdict = Verdict::of_answer(&Answer::of(&session)).expect("a plan");
+        let expected = "Does not fit, even with 2 changes to model.py, train.py: ";
+        assert!(verdict.headline.starts_with(expected), "{verdict:?}");
     }
 
     #[test]

@@ -120,6 +120,8 @@ impl Asked<'_> {
             "--log_interval=1",
             "--always_save_checkpoint=False",
             "--json",
+            // Runs follow one another in one folder.
+            "--force",
         ];
         let command = shell.cmd(headroom).args(["train"]).args(settings).args(fixed);
         let command = if self.device == "cpu" {

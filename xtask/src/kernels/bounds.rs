@@ -54,6 +54,13 @@ impl Bounds {
     /// What is past its bound, or needs memory where registers were meant.
     pub fn findings(&self, built: &[Built]) -> Vec<String> {
         let mut findings: Vec<String> = built.iter().flat_map(|kernel| kernel.warnings.clone()).collect();
+        for (entry, usages) in newest(built) {
+            for (architecture, usage) in usages {
+                findings.extend(
+                    local_memory(usage).map(|what| format!("{entry} on {architecture} by the newest ptxas: {what}")),
+                );
+            }
+        }
         for (entry, usages) in entries(built) {
             for (architecture, usage) in usages {
                 findings.extend(local_memory(usage).map(|what| format!("{entry} on {architecture}: {what}")));
@@ -90,6 +97,11 @@ fn entries(built: &[Built]) -> impl Iterator<Item = (&String, &Usages)> {
     built.iter().flat_map(|kernel| &kernel.entries)
 }
 
+/// What the newest assembler says of each entry.
+fn newest(built: &[Built]) -> impl Iterator<Item = (&String, &Usages)> {
+    built.iter().flat_map(|kernel| &kernel.newest)
+}
+
 fn most(usages: &Usages) -> u64 {
     usages.iter().map(|(_, usage)| usage.registers).max().unwrap_or(0)
 }
@@ -111,7 +123,7 @@ mod tests {
     fn built(entry: &str, registers: u64, usage: Usage) -> Built {
         let usages = [("sm_80", Usage { registers: 8, ..Usage::default() }), ("sm_90", Usage { registers, ..usage })];
         let entries = [(entry.to_owned(), usages.into())].into();
-        Built { op: "op".into(), ptx: String::new(), entries, warnings: vec![] }
+        Built { op: "op".into(), ptx: String::new(), entries, newest: BTreeMap::new(), warnings: vec![] }
     }
 
     fn bounds(text: &str) -> Bounds {
@@ -144,6 +156,14 @@ mod tests {
         let mut warned = built("a", 8, Usage::default());
         warned.warnings.push("a warning".into());
         assert_eq!(bounds("a 32\n").findings(&[warned]), ["a warning"]);
+    }
+
+    #[test]
+    fn spills_of_the_newest_assembler_are_found() {
+        let mut kernel = built("a", 30, Usage::default());
+        let spills = Usage { registers: 33, spill_bytes: 16, stack_bytes: 8, ..Usage::default() };
+        kernel.newest.insert("a".into(), vec![("sm_100", spills)]);
+        assert_eq!(bounds("a 32\n").findings(&[kernel]), ["a on sm_100 by the newest ptxas: spills 16 bytes"]);
     }
 
     #[test]

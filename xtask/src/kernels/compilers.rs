@@ -1,9 +1,9 @@
 //! NVRTC and ptxas, from the Python packages that NVIDIA publishes them in: no CUDA toolkit is installed.
 
-use super::{ARCHITECTURES, Built, HEADER, usage};
+use super::{ARCHITECTURES, Built, HEADER, NEWEST_ARCHITECTURES, usage};
 use crate::{
     failure::{Doing, Failure, Result},
-    pins::{NVRTC, PTXAS},
+    pins::{NVRTC, PTXAS, PTXAS_NEWEST},
     python,
     shell::Shell,
 };
@@ -20,12 +20,13 @@ pub const OPTIONS: [&str; 3] = ["--gpu-architecture=compute_80", "--std=c++17", 
 pub const NONE: &str = "the compilers of the CUDA kernels come as Python packages for Linux, and there is no Python \
                         3.11 or newer with venv to fetch them";
 
-/// Both, and what runs the first.
+/// All of them, and what runs the first.
 #[derive(Debug)]
 pub struct Compilers {
     python: PathBuf,
     nvrtc: PathBuf,
     ptxas: PathBuf,
+    ptxas_newest: PathBuf,
 }
 
 impl Compilers {
@@ -43,12 +44,13 @@ impl Compilers {
         let folder = folder.ok_or_else(|| Failure::new("the compilers' Python does not say where its packages are"))?;
         let packages = Path::new(folder.trim()).join("nvidia");
         let (nvrtc, ptxas) = (packages.join("cuda_nvrtc/lib/libnvrtc.so.12"), packages.join("cuda_nvcc/bin/ptxas"));
-        for (pin, file) in [(NVRTC, &nvrtc), (PTXAS, &ptxas)] {
+        let ptxas_newest = packages.join("cu13/bin/ptxas");
+        for (pin, file) in [(NVRTC, &nvrtc), (PTXAS, &ptxas), (PTXAS_NEWEST, &ptxas_newest)] {
             if !file.is_file() {
                 return Err(Failure::new(format!("{} is installed without {}", pin.package, file.display())));
             }
         }
-        Ok(Some(Self { python, nvrtc, ptxas }))
+        Ok(Some(Self { python, nvrtc, ptxas, ptxas_newest }))
     }
 
     /// Compiles one file of `cuda`, and assembles it for every architecture; what comes of it is put into `scratch`.
@@ -63,24 +65,38 @@ impl Compilers {
             return Err(Failure::new(format!("{op}.cu does not compile:\n{said}")));
         }
         let ptx = fs::read_to_string(&file).doing(|| format!("read {}", file.display()))?;
-        let mut built = Built { op: op.to_owned(), ptx, entries: BTreeMap::new(), warnings: vec![] };
-        for architecture in ARCHITECTURES {
-            let cubin = scratch.join(format!("{op}.{architecture}.cubin"));
-            let command = shell.cmd(self.ptxas.clone()).args(["--verbose", "--gpu-name", architecture]);
-            let (said, assembled) = command.args([&shown(&file), "--output-file", &shown(&cubin)]).capture()?;
-            if !assembled {
-                return Err(Failure::new(format!("{op}.ptx is not assembled for {architecture}:\n{said}")));
+        let mut built =
+            Built { op: op.to_owned(), ptx, entries: BTreeMap::new(), newest: BTreeMap::new(), warnings: vec![] };
+        let assemblers = [
+            (&self.ptxas, ARCHITECTURES.as_slice(), &mut built.entries),
+            (&self.ptxas_newest, NEWEST_ARCHITECTURES.as_slice(), &mut built.newest),
+        ];
+        for (ptxas, architectures, entries) in assemblers {
+            for &architecture in architectures {
+                let report = assemble(shell, ptxas, &file, architecture)?;
+                for (entry, usage) in report.entries {
+                    entries.entry(entry).or_default().push((architecture, usage));
+                }
+                let told = report.warnings.iter().map(|warning| format!("{op} on {architecture}: {warning}"));
+                built.warnings.extend(told);
             }
-            let report = usage::read(&said).ok_or_else(|| {
-                Failure::new(format!("what ptxas says of {op}.ptx for {architecture} is not understood:\n{said}"))
-            })?;
-            for (entry, usage) in report.entries {
-                built.entries.entry(entry).or_default().push((architecture, usage));
-            }
-            built.warnings.extend(report.warnings.iter().map(|warning| format!("{op} on {architecture}: {warning}")));
         }
         Ok(built)
     }
+}
+
+/// Assembles a file of PTX for an architecture, and throws away everything but what the assembler says.
+fn assemble(shell: &Shell, ptxas: &Path, file: &Path, architecture: &str) -> Result<usage::Report> {
+    let shown = |path: &Path| path.display().to_string();
+    let cubin = file.with_extension(format!("{architecture}.cubin"));
+    let command = shell.cmd(ptxas.to_owned()).args(["--verbose", "--gpu-name", architecture]);
+    let (said, assembled) = command.args([&shown(file), "--output-file", &shown(&cubin)]).capture()?;
+    let name = file.file_name().unwrap_or_default().display();
+    if !assembled {
+        return Err(Failure::new(format!("{name} is not assembled for {architecture}:\n{said}")));
+    }
+    usage::read(&said)
+        .ok_or_else(|| Failure::new(format!("what ptxas says of {name} for {architecture} is not understood:\n{said}")))
 }
 
 /// Said with the hashes, as another version makes other PTX.

@@ -160,7 +160,13 @@ mod tests {
     fn built() -> Vec<Built> {
         let usages = ["sm_80", "sm_90"].map(|architecture| (architecture, Usage { registers: 22, ..Usage::default() }));
         let entries = ["a_forward", "a_backward"].map(|entry| (entry.to_owned(), usages.into()));
-        vec![Built { op: "a".into(), ptx: "ptx\n".into(), entries: entries.into(), warnings: vec![] }]
+        vec![Built {
+            op: "a".into(),
+            ptx: "ptx\n".into(),
+            entries: entries.into(),
+            newest: BTreeMap::new(),
+            warnings: vec![],
+        }]
     }
 
     fn manifest(sources: &Sources) -> Value {

@@ -13,6 +13,7 @@ pub const fn why(why: Why) -> &'static str {
         Why::HiddenByWindows => "Windows manages the memory and does not tell",
         Why::CardLost => "the card is lost",
         Why::OldDriver => "the driver is older than this reading",
+        Why::Implausible => "implausible value: the driver answered what no GPU can have",
         Why::NotVisible => "not visible from here: of another container, or just ended",
         Why::NotYet => "not read yet",
         Why::Failed => "the driver failed to answer",

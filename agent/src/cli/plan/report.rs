@@ -1,7 +1,7 @@
 //! A plan for a person: the answer first in words, then PyTorch's message, the phases, the peak, and what it all rests on.
 
 use headroom_shared::{
-    advice::Advice,
+    advice::{Advice, CodeChange, changes_text, patch_of},
     gpt::tensors::Category,
     hardware::Provenance,
     nanogpt::Severity,
@@ -25,6 +25,7 @@ const BAR_CELLS_MIN: usize = 10;
 /// The whole answer.
 pub fn report(plan: &Plan, advice: &Advice, findings: &[Finding], style: &Style) -> String {
     let mut parts = vec![verdict(plan, style)];
+    parts.extend(code_changes(plan, style));
     parts.extend(plan.oom.as_ref().map(|oom| message(oom, style)));
     parts.extend(fixes(plan, advice, style));
     parts.push(builtin_trainer(plan, style));
@@ -47,12 +48,17 @@ fn verdict(plan: &Plan, style: &Style) -> String {
         None if device.sm_count.is_none() => format!("a card of {}", human_size(device.total_bytes)),
         None => device.name.to_string(),
     };
+    let needed = CodeChange::needed_by(&plan.request.train);
+    let with = |word: &str| match needed.is_empty() {
+        true => String::new(),
+        false => format!("{word} with {}", changes_text(&needed)),
+    };
     let [low, high] = plan.basis.band_bytes;
     let by = human_size(plan.headroom_bytes.unsigned_abs());
     let (ink, answer, doubt) = match &plan.oom {
         None => (
             Ink::Fits,
-            format!("Fits on {card}: {by} left."),
+            format!("Fits on {card}{}: {by} left.", with("")),
             (high > device.total_bytes).then(|| {
                 format!("Close: at the upper end of the estimates it takes {} and does not fit.", human_size(high))
             }),
@@ -60,8 +66,11 @@ fn verdict(plan: &Plan, style: &Style) -> String {
         Some(oom) => {
             let tensor = format!("{} {} {}", oom.tensor, shape(&oom.shape), oom.dtype.name());
             // Where it fails first is one thing, what the whole run lacks another.
-            let answer =
-                format!("Does not fit on {card}: fails {} on {tensor}; the run needs {by} more.", oom.phase.text_in());
+            let answer = format!(
+                "Does not fit on {card}{}: fails {} on {tensor}; the run needs {by} more.",
+                with(", even"),
+                oom.phase.text_in()
+            );
             let doubt = (low <= device.total_bytes)
                 .then(|| format!("Close: at the lower end of the estimates it takes {} and fits.", human_size(low)));
             (Ink::DoesNotFit, answer, doubt)
@@ -70,6 +79,24 @@ fn verdict(plan: &Plan, style: &Style) -> String {
     let lines = style.wrapped(&answer, 0);
     let painted: String = lines.lines().map(|line| style.paint(ink, line) + "\n").collect();
     painted + &doubt.map_or_else(String::new, |doubt| style.wrapped(&doubt, 0))
+}
+
+/// What the plan assumes of nanoGPT's code, with the patch. The patch is copied, so it is neither wrapped nor indented.
+fn code_changes(plan: &Plan, style: &Style) -> Option<String> {
+    let needed = CodeChange::needed_by(&plan.request.train);
+    if needed.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = needed.iter().map(|change| change.text().to_string()).collect();
+    let lead = format!(
+        "This plan assumes {}: {}. Unchanged code takes more memory than planned here. Save the lines below as \
+         headroom.patch, then run `git apply headroom.patch` in nanoGPT's folder.",
+        changes_text(&needed),
+        names.join(", ")
+    );
+    let mut text = style.paint(Ink::Heading, "You still have to") + "\n" + &style.wrapped(&lead, 0);
+    patch_of(&needed).lines().for_each(|line| text.push_str(&format!("{}\n", style.paint(Ink::Quiet, line))));
+    Some(text)
 }
 
 fn message(oom: &Oom, style: &Style) -> String {

@@ -1,13 +1,17 @@
 //! `headroom runs export`: a run's iterations and evaluations, or a card's telemetry, for other programs.
 
-use std::{fmt::Write as _, io::Write as _, path::Path};
+use std::{
+    cell::RefCell,
+    fmt::Write as _,
+    io::{self, Write},
+    path::Path,
+};
 
 use headroom_shared::protocol::{
-    event::What,
     history::{Group, History, Metric},
     run::{Evaluation, Iteration, Run},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::Error as _};
 
 use super::{DATA_DIR, Error, Exit, Flag, Request, SCHEMA, UsageError, found, json, print};
 use crate::{
@@ -17,12 +21,13 @@ use crate::{
         command::{Command, Words},
     },
     clock::now_ms,
-    store::{Archive, Card, Subject, calendar},
+    figures,
+    store::{
+        self, Archive, Card, Subject, calendar,
+        printed::{Cursor, Figures, Page, Printed},
+    },
     train::files::{self, Disk},
 };
-
-/// Events that are read in one go.
-const EVENTS_AT_ONCE: usize = 10_000;
 
 const FORMAT: Flag<Request> = Flag {
     name: "format",
@@ -43,6 +48,15 @@ const OUT: Flag<Request> = Flag {
             return Err("a file has a name".to_owned().into());
         }
         request.out = Some(file.into());
+        Ok(())
+    },
+};
+const FORCE: Flag<Request> = Flag {
+    name: "force",
+    value: None,
+    doc: "Replace the file of --out if it exists",
+    set: |request, _| {
+        request.force = true;
         Ok(())
     },
 };
@@ -89,17 +103,18 @@ const TO: Flag<Request> = Flag {
     },
 };
 
-const FLAGS: &[Flag<Request>] = &[FORMAT, OUT, GPU, READINGS, FROM, TO, DATA_DIR];
+const FLAGS: &[Flag<Request>] = &[FORMAT, OUT, FORCE, GPU, READINGS, FROM, TO, DATA_DIR];
 
 /// The command, for help, completions and the manual.
 pub const COMMAND: Command = Command {
     name: "runs export",
     summary: "Write a run's losses, or a GPU's telemetry, as CSV or JSON",
     about: "\
-Writes a run's iterations and evaluations, or the telemetry of a GPU or of the machine, as
-it is kept: full rate for the newest hour, 10 s for two days, minutes beyond.",
+Writes every iteration and evaluation that a run printed, up to 10,000,000 lines, or the
+telemetry of a GPU or of the machine as it is stored: full rate for the newest hour, 10 s
+for two days, minutes beyond.",
     usage: &[
-        "headroom runs export ID [--format csv|json] [--out FILE]",
+        "headroom runs export ID [--format csv|json] [--out FILE] [--force]",
         "headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [OPTIONS]",
         "headroom runs export --readings host [--from TIME] [--to TIME] [OPTIONS]",
     ],
@@ -108,6 +123,10 @@ it is kept: full rate for the newest hour, 10 s for two days, minutes beyond.",
     words: Words::Name,
     notes: "\
 A reading that the GPU did not give is empty, or null.
+
+A run's CSV, here and from the server: printed_at_unix_ms is the time of day when a line was
+printed, iteration_time_ms how long the iteration took. A row of the kind left_out stands for
+lines_left_out lines or more that were printed there and not kept.
 
 A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or a duration ago:
 90m, 24h, 30d.",
@@ -127,12 +146,55 @@ pub fn time(text: &str) -> Result<u64, Refusal> {
 }
 
 /// What is written of a run as JSON.
-#[derive(Debug, Serialize)]
-struct OfRun {
+#[derive(Serialize)]
+struct OfRun<'a> {
     schema: u32,
-    run: Run,
-    iterations: Vec<At<Iteration>>,
-    evaluations: Vec<At<Evaluation>>,
+    run: &'a Run,
+    iterations: Lines<'a, At<Iteration>>,
+    evaluations: Lines<'a, At<Evaluation>>,
+    /// Lines that were printed and not kept: at least so many.
+    lines_left_out: u64,
+}
+
+/// Lines of one kind as a JSON array, which is read while it is written: a run of millions of lines takes no memory.
+struct Lines<'a, T> {
+    archive: &'a Archive,
+    run: &'a str,
+    pick: fn(Printed) -> Option<T>,
+    /// Why they could not be read to the end.
+    failed: &'a RefCell<Option<store::Error>>,
+}
+
+impl<T: Serialize> Serialize for Lines<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pages = Pages { archive: self.archive, run: self.run, next: Some(Cursor::default()) };
+        let lines = pages.flat_map(|page| match page {
+            Ok(page) => page.lines,
+            Err(error) => {
+                *self.failed.borrow_mut() = Some(error);
+                vec![]
+            }
+        });
+        let array = serializer.collect_seq(lines.filter_map(self.pick))?;
+        if self.failed.borrow().is_some() { Err(S::Error::custom("history")) } else { Ok(array) }
+    }
+}
+
+/// The pages of a run's lines, up to one that cannot be read.
+struct Pages<'a> {
+    archive: &'a Archive,
+    run: &'a str,
+    next: Option<Cursor>,
+}
+
+impl Iterator for Pages<'_> {
+    type Item = Result<Page, store::Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let page = self.archive.printed(self.run, self.next.take()?);
+        self.next = page.as_ref().ok().and_then(|page| page.next);
+        Some(page)
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -177,67 +239,118 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
         let words = "--readings host are the machine's, and take no --gpu";
         return Err(UsageError::Words(words.to_owned()).into());
     }
-    let text = match (&request.word, of_card) {
+    match (&request.word, of_card) {
         (Some(_), true) => {
             return Err(UsageError::Words("runs export takes a run or a card's telemetry, not both".to_owned()).into());
         }
         (None, false) => {
             return Err(UsageError::Missing { command: "runs export", what: "ID, or --gpu CARD" }.into());
         }
-        (Some(_), false) => of_run(request)?,
-        (None, true) => of_a_card(request)?,
-    };
-    match &request.out {
-        None => print::data(&text)?,
-        Some(file) => {
-            write(file, &text)?;
-            print::data(&format!("{}\n", file.display()))?;
-        }
+        (Some(_), false) | (None, true) => {}
+    }
+    if request.force && request.out.is_none() {
+        return Err(UsageError::Words("--force needs --out FILE".to_owned()).into());
+    }
+    if let Some(file) = request.out.as_ref().filter(|file| !request.force && file.symlink_metadata().is_ok()) {
+        return Err(Error::Exists(file.clone()).into());
+    }
+    if request.word.is_some() {
+        of_run(request)?
+    } else {
+        put(request, &of_a_card(request)?)?
+    }
+    if let Some(file) = &request.out {
+        print::data(&format!("{}\n", file.display()))?;
     }
     Ok(Exit::Success)
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Error> {
-    let failed = |error| Error::Write { file: file.to_owned(), error };
-    let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
-        return Err(failed(std::io::ErrorKind::InvalidFilename.into()));
-    };
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    files::replace(&Disk(folder.to_owned()), name, |out| out.write_all(text.as_bytes())).map_err(failed)
+/// Writes a text to where the request says.
+fn put(request: &Request, text: &str) -> Result<(), cli::Error> {
+    put_with(request, |out| out.write_all(text.as_bytes()))
 }
 
-fn of_run(request: &Request) -> Result<String, Error> {
+/// The same, piece by piece.
+fn put_with(request: &Request, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), cli::Error> {
+    match &request.out {
+        None => Ok(print::data_with(write)?),
+        Some(file) => Ok(into_file(file, write)?),
+    }
+}
+
+fn into_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    let failed = |error| Error::Write { file: file.to_owned(), error };
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
+        return Err(failed(io::ErrorKind::InvalidFilename.into()));
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    files::replace(&Disk(folder.to_owned()), name, |out| write(out)).map_err(failed)
+}
+
+fn of_run(request: &Request) -> Result<(), cli::Error> {
     let archive = request.archive()?;
     let run = found(&archive, request)?;
-    let (mut iterations, mut evaluations) = (Vec::new(), Vec::new());
-    let mut csv = "kind,at_ms,iter,loss,time_ms,tokens_per_second,mfu_printed_percent,mfu_percent,train_loss,val_loss,\
-         learning_rate,gradient_norm\n"
-        .to_owned();
-    let mut after = 0;
-    loop {
-        let events = archive.events(Some(&run.id), after, EVENTS_AT_ONCE)?;
-        let Some(last) = events.last() else { break };
-        after = last.id;
-        for event in events {
-            let at_ms = event.time_ms;
-            match event.what {
-                What::RunIteration(what) => {
-                    let Iteration { iter, loss, tokens_per_second, mfu_printed_percent, mfu_percent, .. } = what;
-                    let figures = [loss, Some(what.time_ms), tokens_per_second, mfu_printed_percent, mfu_percent];
-                    let learnt = [what.learning_rate, what.gradient_norm].map(cell).join(",");
-                    let _ = writeln!(csv, "iteration,{at_ms},{iter},{},,,{learnt}", figures.map(cell).join(","));
-                    iterations.push(At { at_ms, what });
-                }
-                What::RunEvaluation(what) => {
-                    let Evaluation { iter, train_loss, val_loss } = what;
-                    let _ = writeln!(csv, "evaluation,{at_ms},{iter},,,,,,{},{},,", cell(train_loss), cell(val_loss));
-                    evaluations.push(At { at_ms, what });
-                }
-                _ => {}
+    let failed = RefCell::new(None);
+    let written = put_with(request, |out| match request.json {
+        true => as_json(&archive, &run, &failed, out),
+        false => as_csv(&archive, &run, &failed, out),
+    });
+    // What history says comes before what its reader made of it.
+    match failed.into_inner() {
+        Some(error) => Err(Error::History(error).into()),
+        None => written,
+    }
+}
+
+fn as_csv(archive: &Archive, run: &Run, failed: &RefCell<Option<store::Error>>, out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(figures::HEAD.as_bytes())?;
+    for page in (Pages { archive, run: &run.id, next: Some(Cursor::default()) }) {
+        let page = page.map_err(|error| {
+            *failed.borrow_mut() = Some(error);
+            io::Error::other("history")
+        })?;
+        let mut rows = String::new();
+        page.lines.iter().for_each(|line| figures::add_row(&mut rows, line));
+        out.write_all(rows.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn as_json(
+    archive: &Archive,
+    run: &Run,
+    failed: &RefCell<Option<store::Error>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut lines_left_out = 0_u64;
+    for page in (Pages { archive, run: &run.id, next: Some(Cursor::default()) }) {
+        let page = page.map_err(|error| {
+            *failed.borrow_mut() = Some(error);
+            io::Error::other("history")
+        })?;
+        for line in page.lines {
+            if let Figures::LeftOut(n) = line.figures {
+                lines_left_out = lines_left_out.saturating_add(n);
             }
         }
     }
-    if request.json { json(&OfRun { schema: SCHEMA, run, iterations, evaluations }) } else { Ok(csv) }
+    let iteration = |Printed { at_ms, figures }| match figures {
+        Figures::Iteration(what) => Some(At { at_ms, what }),
+        Figures::Evaluation(_) | Figures::LeftOut(_) => None,
+    };
+    let evaluation = |Printed { at_ms, figures }| match figures {
+        Figures::Evaluation(what) => Some(At { at_ms, what }),
+        Figures::Iteration(_) | Figures::LeftOut(_) => None,
+    };
+    let document = OfRun {
+        schema: SCHEMA,
+        run,
+        iterations: Lines { archive, run: &run.id, pick: iteration, failed },
+        evaluations: Lines { archive, run: &run.id, pick: evaluation, failed },
+        lines_left_out,
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    out.write_all(b"\n")
 }
 
 fn of_a_card(request: &Request) -> Result<String, Error> {
@@ -266,7 +379,7 @@ fn of_a_card(request: &Request) -> Result<String, Error> {
             let _ = write!(csv, "{time_ms},{}", part.step_ms);
             for series in &part.series {
                 for values in [&series.min, &series.mean, &series.max] {
-                    let _ = write!(csv, ",{}", cell(values.get(idx).copied().flatten()));
+                    let _ = write!(csv, ",{}", figures::field(values.get(idx).copied().flatten()));
                 }
             }
             csv.push('\n');
@@ -290,9 +403,4 @@ fn card(archive: &Archive, given: Option<&str>) -> Result<Card, Error> {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Error::NoCard { given: given_or_first.to_owned(), known }
     })
-}
-
-/// A figure, or nothing where there is none.
-fn cell(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
 }

@@ -159,7 +159,7 @@ fn status(run: &Run) -> String {
         Some(Cause::CardError) => return "failed, GPU error".to_owned(),
         Some(Cause::Diverged) => return "diverged".to_owned(),
         Some(Cause::Stopped) => return "stopped".to_owned(),
-        Some(Cause::Unqueued) => return "taken from queue".to_owned(),
+        Some(Cause::Unqueued) => return "stopped (never started)".to_owned(),
         Some(Cause::Other) | None => {}
     }
     match run.status {

@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use headroom_shared::units::{human_size, parse_size};
@@ -132,7 +132,7 @@ pub const FLAGS: &[Flag<Request>] = &[
     Flag {
         name: "keep-days",
         value: Some("N"),
-        doc: "Days for which telemetry is kept, minute by minute [default: 30];\nruns stay until they are deleted",
+        doc: "Days of recording for which telemetry is kept, minute by minute\n[default: 30]; runs stay until they are deleted",
         set: |request, text| {
             request.keep.days = match text.parse() {
                 Ok(days @ 1..=DAYS_MAX) => days,
@@ -162,6 +162,8 @@ pub const FLAGS: &[Flag<Request>] = &[
             if folder.is_empty() {
                 return Err("a folder has a name".to_owned().into());
             }
+            crate::foreman::check_folder(Path::new(folder))
+                .map_err(|error| format!("cannot open the folder {folder}: {error}"))?;
             request.train = Some(folder.into());
             Ok(())
         },

@@ -123,4 +123,16 @@ impl Error {
             Self::Config(_) | Self::Settings(_) | Self::Shape(_) | Self::Model(ModelError::Shape(_)) | Self::Tensor(_)
         )
     }
+
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    pub fn is_input_output(&self) -> bool {
+        match self {
+            Self::Data(error) | Self::Run(RunError::Data(error)) => error.is_input_output(),
+            Self::Prepare(error) => error.is_input_output(),
+            Self::Checkpoint(error) | Self::Run(RunError::Checkpoint { error, .. }) => error.is_input_output(),
+            Self::Weights(error) | Self::Model(ModelError::Weights(error)) => error.is_input_output(),
+            Self::Model(ModelError::NoWeights { .. }) | Self::Signal(_) => true,
+            _ => false,
+        }
+    }
 }

@@ -6,10 +6,9 @@ use crate::{
     cli::{
         args::{Flag, UsageError, Word, shown, threads},
         command::{Command, Words},
-        exit::INTERRUPTED,
         plan::options::{Given, bytes, nanogpt_word},
     },
-    train::{run::OnSaveError, settings::SEED},
+    train::{run::OnSaveError, settings::SEED, stop::EXIT_STATUS},
 };
 
 /// What the words come to.
@@ -25,6 +24,8 @@ pub struct Request {
     pub attender: Option<Attender>,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
+    /// Whether a new run may replace the checkpoint in its folder.
+    pub force: bool,
     /// Whether to print the plan and train nothing.
     pub plan: bool,
     /// Whether to print JSON.
@@ -90,6 +91,15 @@ pub const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag {
+        name: "force",
+        value: None,
+        doc: "Replace the checkpoint of another run in out_dir",
+        set: |request, _| {
+            request.force = true;
+            Ok(())
+        },
+    },
+    Flag {
         name: "plan",
         value: None,
         doc: "Print what the run would allocate, and train nothing",
@@ -151,11 +161,14 @@ built-in stories, for which nothing is needed.
     notes: "\
 Ctrl-C finishes the iteration, saves, and prints the command to resume; twice ends at once.
 Before it starts it prints an exact plan of the memory that it then allocates.
-A checkpoint resumes on any device; bit-identically on the same one.",
+A checkpoint resumes on any device; bit-identically on the same one. A new run replaces
+no checkpoint: it refuses an out_dir that has one, and if none is named it takes a new
+folder, as in out-stories-2. The last checkpoint (ckpt.safetensors) is the one to resume
+from; the one with the lowest validation loss stays beside it.",
     exits: &[
-        (0, "the run is complete, or was stopped by SIGTERM and saved"),
+        (0, "the run is complete"),
         (1, "the run failed, or does not fit"),
-        (INTERRUPTED, "stopped by Ctrl-C"),
+        (EXIT_STATUS, "stopped by Ctrl-C or SIGTERM"),
     ],
     examples: &[
         "headroom train",

@@ -1,5 +1,7 @@
 //! What a run is to allocate, in words and as JSON; what it did allocate, held against that.
 
+use std::path::Path;
+
 use headroom_kernels::cuda::{Attention, Own, Products};
 use headroom_shared::{
     gpt::{
@@ -18,6 +20,7 @@ use serde_json::{Map, Value as Json, json};
 use super::engine::Engine;
 use crate::train::{
     card::{Chosen, Elsewhere, Room},
+    checkpoint::{Needed, free_bytes},
     memory::available_bytes,
 };
 
@@ -25,9 +28,9 @@ use crate::train::{
 const SCHEMA: u32 = 1;
 
 /// The plan, alone.
-pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
+pub fn document(gpt: &GptConfig, engine: &Engine, (out_dir, needed): (&Path, Needed), is_json: bool) -> String {
     if !is_json {
-        return format!("On {}.\n{}", self::engine(engine), words(engine));
+        return format!("On {}.\n{}{}", self::engine(engine), words(engine), disk(out_dir, needed));
     }
     let by_category: Map<String, Json> =
         categories(engine).into_iter().map(|(category, bytes)| (category.name().to_owned(), bytes.into())).collect();
@@ -37,6 +40,7 @@ pub fn document(gpt: &GptConfig, engine: &Engine, is_json: bool) -> String {
         "device": engine.device_name(),
         "bytes": engine.planned_bytes(),
         "by_category": by_category,
+        "disk": disk_json(out_dir, needed),
     });
     let more = match engine {
         Engine::Cpu { planned, .. } => {
@@ -152,6 +156,30 @@ pub fn words(engine: &Engine) -> String {
         human_size(room.reserve_bytes)
     ));
     text
+}
+
+/// The disk space that checkpoints take, in words.
+pub fn disk(out_dir: &Path, needed: Needed) -> String {
+    let Needed { file_bytes, total_bytes, missing_bytes } = needed;
+    let [file, total] = [file_bytes, total_bytes].map(human_size);
+    let free = free_bytes(out_dir).map_or_else(String::new, |free_bytes| {
+        let less = if free_bytes < missing_bytes { ", which is too little" } else { "" };
+        format!("; {} are free{less}", human_size(free_bytes))
+    });
+    format!("Its checkpoints take up to {total} of disk: {file} each, the last, the best and a new one{free}.\n")
+}
+
+fn disk_json(out_dir: &Path, needed: Needed) -> Json {
+    let Needed { file_bytes, total_bytes, missing_bytes } = needed;
+    let free_bytes = free_bytes(out_dir);
+    json!({
+        "folder": out_dir.display().to_string(),
+        "checkpoint_bytes": file_bytes,
+        "bytes": total_bytes,
+        "missing_bytes": missing_bytes,
+        "free_bytes": free_bytes,
+        "fits": free_bytes.is_none_or(|free_bytes| missing_bytes <= free_bytes),
+    })
 }
 
 /// What is computed again, by runs of blocks.

@@ -4,14 +4,13 @@ use std::{path::Path, time::Duration};
 
 use headroom_kernels::weights::Note;
 use headroom_shared::{
-    gpt::GptConfig,
     nanogpt::Value,
     text::{self, Text},
     units::{GIB, MIB},
 };
 use serde_json::{Value as Json, json};
 
-use super::{engine::Engine, options::Request, planned};
+use super::{options::Request, planned, start::Start};
 use crate::{
     cli::plan::options::Given,
     data::dataset::{Dataset, Split},
@@ -22,13 +21,14 @@ use crate::{
 };
 
 /// What is about to be trained.
-pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, engine: &Engine) -> String {
+pub fn start(start: &Start) -> String {
+    let Start { gpt, run, dataset, engine, disk, .. } = start;
     let shape = gpt.shape();
     let tokens = run.batch_size * run.gradient_accumulation_steps * shape.block_size;
     format!(
         "A GPT of {} parameters: {} layers, {} heads, {} wide, {} tokens of {} at a time.\n\
          Data: {}, {} tokens to learn from and {} to be judged by; {tokens} an iteration, {} iterations.\n\
-         On {}. Checkpoints go to {}.\n{}",
+         On {}. Checkpoints go to {}.\n{}{}",
         gpt.n_parameters().unwrap_or_default(),
         shape.n_layer,
         shape.n_head,
@@ -41,7 +41,8 @@ pub fn start(gpt: &GptConfig, run: &RunSettings, dataset: &Dataset, engine: &Eng
         run.max_iters,
         planned::engine(engine),
         run.out_dir.display(),
-        planned::words(engine)
+        planned::words(engine),
+        planned::disk(&run.out_dir, *disk),
     )
 }
 
@@ -114,13 +115,23 @@ pub const DONE_UNSAVED: &str = "Done, and nothing was saved.\n";
 /// A word that stories begin with.
 const PROMPT: &str = "Once";
 
-/// What to do with what was learnt and saved.
-pub fn done(run: &RunSettings, dataset: &Dataset) -> String {
+/// Where the best checkpoint is, and which one commands take.
+pub fn best(best: &Path) -> String {
+    format!(
+        "The checkpoint with the lowest validation loss is {}.\n\
+         `sample` and `export` take it; with --which last they take the last one.\n",
+        best.display()
+    )
+}
+
+/// What to do with what was learnt and saved. `kept` is the best checkpoint, where that is another one than the last.
+pub fn done(run: &RunSettings, dataset: &Dataset, kept: Option<&Path>) -> String {
     let dir = quoted(&run.out_dir.display().to_string());
     // Not every data set has its characters.
     let is_known = dataset.tokenizer().is_ok_and(|tokenizer| tokenizer.encode(PROMPT).is_ok());
     let prompt = if is_known { format!(" --prompt \"{PROMPT}\"") } else { String::new() };
-    format!("Done. Let it write:\n  headroom sample --ckpt {dir}{prompt}\n")
+    let best = kept.map(best).unwrap_or_default();
+    format!("{best}Done. Let it write:\n  headroom sample --ckpt {dir}{prompt}\n")
 }
 
 /// That it was stopped and left nothing new, with the iteration of the checkpoint that there is.
@@ -128,8 +139,9 @@ pub fn not_saved(kept: Option<u64>) -> Text {
     kept.map_or_else(|| text::STOPPED_UNSAVED_NONE.into(), text::stopped_unsaved)
 }
 
-/// The command that goes on with a run: the one that started it, with `--init_from=resume`.
-pub fn resume_command(request: &Request, out_dir: &Path) -> String {
+/// The command that resumes a run: the one that started it, with `--init_from=resume`. A run that `is_moved` saves to
+/// another folder than its keys say.
+pub fn resume_command(request: &Request, run: &RunSettings, is_moved: bool) -> String {
     let given = &request.given;
     let words = given.iter().filter_map(|given| match given {
         Given::Config(path) => Some(quoted(&path.to_string_lossy())),
@@ -142,8 +154,8 @@ pub fn resume_command(request: &Request, out_dir: &Path) -> String {
         Given::Config(_) => true,
         Given::Setting(text) => text.trim_start_matches('-').starts_with("out_dir="),
     };
-    if !given.iter().any(says_where) {
-        words.push(quoted(&format!("--out_dir={}", out_dir.display())));
+    if is_moved || !given.iter().any(says_where) {
+        words.push(quoted(&format!("--out_dir={}", run.out_dir.display())));
     }
     words.push("--init_from=resume".to_owned());
     words.extend(options(request));
@@ -152,7 +164,8 @@ pub fn resume_command(request: &Request, out_dir: &Path) -> String {
 
 /// The options that a run was started with, but for what is so where none is given.
 fn options(request: &Request) -> Vec<String> {
-    let Request { threads, vram_bytes, recompute, attender, on_save_error, json, plan: _, given: _ } = request;
+    let Request { threads, vram_bytes, recompute, attender, on_save_error, json, force: _, plan: _, given: _ } =
+        request;
     let stops = *on_save_error == OnSaveError::Stop;
     let options = [
         threads.map(|threads| format!("--threads={threads}")),
@@ -214,13 +227,18 @@ mod tests {
             parse("train", FLAGS, words, &mut request, take_word).expect("they are understood");
             request
         };
-        let again = |words: &[&str]| resume_command(&of(words), Path::new("out-stories"));
+        let mut settings = headroom_shared::nanogpt::read(&[]);
+        let run = RunSettings::read(&mut settings).expect("the defaults");
+        let run = RunSettings { out_dir: "out-stories".into(), ..run };
+        let again = |words: &[&str]| resume_command(&of(words), &run, false);
         assert_eq!(again(&[]), "headroom train --out_dir=out-stories --init_from=resume");
         assert_eq!(
             again(&["my config.py", "--init_from=scratch", "--out_dir=it's"]),
             r"headroom train 'my config.py' '--out_dir=it'\''s' --init_from=resume"
         );
-        // Each option that is in the table, but for the one that trains nothing.
+        let moved = resume_command(&of(&["my.py"]), &run, true);
+        assert_eq!(moved, "headroom train my.py --out_dir=out-stories --init_from=resume");
+        // Each option that is in the table, but for --plan, which trains nothing, and --force, which starts anew.
         let options = [
             "--threads=2",
             "--vram=11.69GiB",
@@ -229,7 +247,7 @@ mod tests {
             "--on-save-error=stop",
             "--json",
         ];
-        assert_eq!(options.len() + 1, FLAGS.len());
+        assert_eq!(options.len() + 2, FLAGS.len());
         let command = again(&options);
         let words: Vec<&str> = command.split(' ').skip(2).collect();
         let request = of(&words);

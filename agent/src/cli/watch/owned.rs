@@ -63,7 +63,7 @@ pub fn watch_it(id: &str, request: Request, command: Vec<OsString>) -> Result<Ex
         owned: Some(owned),
     };
     let started = Recorder::go_on(&folder, Some(foreman::begun(run)))
-        .and_then(|record| watch::run(id.to_owned(), &task, &mut attendant, Box::new(record)));
+        .and_then(|record| watch::run(id.to_owned(), &task, &mut attendant, Box::new(record), print::note));
     match started {
         Ok(watched) => Ok(end(watched)),
         Err(error) => {

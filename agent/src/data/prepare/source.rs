@@ -11,6 +11,8 @@ use crate::utf8::{NotText, Place, starts_as_utf16};
 
 /// How much is read at once.
 const PIECE_BYTES: u64 = 1 << 20;
+/// The most that is read from a pipe or a device, whose text is kept in memory, in bytes. A file has no such bound.
+pub const MAX_PIPE_BYTES: u64 = 1 << 30;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Where the text is.
@@ -29,6 +31,9 @@ pub enum Source {
 
 impl Source {
     /// A path; what is no plain file (a pipe) is read to its end now, since it cannot be read twice.
+    ///
+    /// # Errors
+    /// It cannot be read, it is a folder, or it is a pipe or device of more than [`MAX_PIPE_BYTES`].
     pub fn of_path(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let unreadable = |error| Error::Unreadable { name: name.clone(), error };
@@ -39,7 +44,9 @@ impl Source {
         if metadata.is_file() {
             return Ok(Self::File(path.to_owned()));
         }
-        let bytes = fs::read(path).map_err(unreadable)?;
+        let file = File::open(path).map_err(unreadable)?;
+        let bytes = limited(file, MAX_PIPE_BYTES).map_err(unreadable)?;
+        let bytes = bytes.ok_or_else(|| Error::Endless { name: name.clone() })?;
         Ok(Self::Memory { name, bytes })
     }
 
@@ -61,6 +68,23 @@ impl Source {
             Self::Memory { bytes, .. } => Box::new(&bytes[..]),
         };
         Ok(Pieces::new(self.name(), reader, PIECE_BYTES))
+    }
+}
+
+/// Reads up to `max_bytes`; `None` where there are more.
+///
+/// It reads piece by piece, so that a signal ends the program between two of them: one read of a device such as
+/// `/dev/zero` takes as long as its buffer is large.
+fn limited(mut reader: impl Read, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    loop {
+        let n_read = reader.by_ref().take(PIECE_BYTES).read_to_end(&mut bytes)?;
+        if n_read == 0 {
+            return Ok(Some(bytes));
+        }
+        if bytes.len() as u64 > max_bytes {
+            return Ok(None);
+        }
     }
 }
 
@@ -165,6 +189,15 @@ mod tests {
     fn a_byte_that_is_no_text_has_a_place() {
         check(b"a\r\nb\xFFc", Err("t.txt:2:2: this is not UTF-8 text (byte 0xFF)"));
         check("a\nä世".as_bytes().split_last().expect("bytes").1, Err("t.txt:2:2: this is not UTF-8 text (byte 0xE4)"));
+    }
+
+    #[test]
+    fn a_pipe_is_read_up_to_its_bound() {
+        for (n, max_bytes, want) in [(0, 3, Some(0)), (3, 3, Some(3)), (4, 3, None)] {
+            let read = limited(&vec![b'a'; n][..], max_bytes).expect("memory");
+            assert_eq!(read.map(|bytes| bytes.len()), want, "{n} of {max_bytes}");
+        }
+        assert_eq!(limited(io::repeat(b'a'), 3 * PIECE_BYTES).expect("memory"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::server::{Peer, State, access::book::Paired, error::Refusal};
 
 /// What a page sends.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Asked {
     code: String,
     name: String,

@@ -12,7 +12,8 @@ use headroom_shared::{
     protocol::alert::{ALERTS_MAX, Alert, Settings},
     text::{self, Text},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::json;
@@ -37,11 +38,26 @@ const MINUTES_MAX: u64 = 7 * 24 * 60;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
-    alerts: Vec<Alert>,
+    alerts: Vec<Strict>,
     #[serde(default)]
     price_per_kwh: Option<f64>,
     #[serde(default)]
     currency: String,
+}
+
+/// A rule, with no other keys than its own.
+struct Strict(Alert);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Value::deserialize(deserializer)?;
+        let alert = Alert::deserialize(&given).map_err(D::Error::custom)?;
+        let own = serde_json::to_value(alert).map_err(D::Error::custom)?;
+        match given.as_object().and_then(|given| given.keys().find(|key| own.get(key).is_none())) {
+            Some(key) => Err(D::Error::custom(format!("unknown field `{key}` of an alert"))),
+            None => Ok(Self(alert)),
+        }
+    }
 }
 
 /// `GET /api/settings`.
@@ -53,6 +69,7 @@ pub async fn get(Extract(state): Extract<Arc<State>>) -> Result<Response, Refusa
 pub async fn put(Extract(state): Extract<Arc<State>>, request: Request) -> Result<Response, Refusal> {
     let wanted = wanted(request.headers())?;
     let Body { alerts, price_per_kwh, currency } = json(request).await?;
+    let alerts = alerts.into_iter().map(|Strict(alert)| alert).collect();
     let settings = Settings { alerts, price_per_kwh, currency };
     check(&settings).map_err(|why| Refusal::bad_request(why.to_string()))?;
     let kept = asked(&state.archive, move |archive| {

@@ -1,10 +1,12 @@
 //! Routes against their description, and what each of them gives.
 
+mod described;
+
 use std::collections::BTreeSet;
 
 use headroom_shared::protocol::{
     alert::{Alert, Settings},
-    run::{Order, Run, RunStatus},
+    run::{Iteration, Order, Run, RunStatus},
 };
 use serde_json::Value;
 
@@ -14,7 +16,10 @@ use crate::{
         made::{event, fired, gpu, run},
         tests::talk::Server,
     },
-    store::Card,
+    store::{
+        Card,
+        printed::{Figures, Printed},
+    },
 };
 
 fn description() -> Value {
@@ -275,9 +280,16 @@ async fn runs_are_listed_read_exported_and_deleted() {
     let events: Vec<Value> = serde_json::from_str(&events.body).expect("events");
     assert_eq!((events.len(), events[0]["id"].as_u64()), (7, Some(2001)));
     assert_eq!(server.asked("GET", "/api/runs/ef/events", view).await.status, 404);
+    let line = |iter| Printed {
+        at_ms: 1_000,
+        figures: Figures::Iteration(Iteration { iter, loss: Some(2.5), time_ms: 100.0, ..Iteration::default() }),
+    };
+    let pages = vec![(1..=1500).map(line).collect(), (1501..=2500).map(line).collect()];
+    server.place.made.printed.lock().expect("no panic").insert("cd".to_owned(), pages);
     let table = server.asked("GET", "/api/runs/cd/export.csv", view).await;
     assert_eq!(table.header("content-disposition"), "attachment; filename=\"headroom-cd.csv\"");
-    assert_eq!(table.body.matches(",2.5,,,100,,,,\n").count(), 2500, "every iteration, over several pieces");
+    assert_eq!(table.body.lines().next(), Some(crate::figures::HEAD.trim_end()));
+    assert_eq!(table.body.matches(",2.5,100,,,,,,,,\n").count(), 2500, "every iteration, over several pieces");
     assert_eq!(server.asked("GET", "/api/runs/ef/export.csv", view).await.status, 404);
     assert_eq!(server.asked("DELETE", "/api/runs/ab", control).await.status, 409, "it goes on");
     assert_eq!(server.asked("DELETE", "/api/runs/cd", control).await.status, 204);

@@ -30,6 +30,9 @@ const FIRST_EVENTS_MAX: usize = 50;
 /// How far back those go.
 const FIRST_EVENTS_TIME_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// How far the newest telemetry may be ahead of the clock: more than a clock that is set back is followed at.
+const CLOCK_TOLERANCE_MS: u64 = 60_000;
+
 /// Pieces still to be read.
 #[derive(Debug)]
 pub struct Past {
@@ -69,7 +72,10 @@ impl Past {
         let now_ms = now_ms();
         let first_after_ms = after.is_none().then(|| now_ms.saturating_sub(FIRST_EVENTS_TIME_MAX_MS));
         let after = after.unwrap_or(After { time_ms: now_ms, event: last_event });
-        let after_ms = after.time_ms.max(now_ms.saturating_sub(TELEMETRY_TIME_MAX_MS));
+        // A time that is yet to come is of a clock that was set back since: nothing is known of what the viewer has.
+        let is_to_come = after.time_ms > now_ms.saturating_add(CLOCK_TOLERANCE_MS);
+        let after_time_ms = if is_to_come { 0 } else { after.time_ms };
+        let after_ms = after_time_ms.max(now_ms.saturating_sub(TELEMETRY_TIME_MAX_MS));
         let recent: Vec<_> = subscription.recent.iter().filter(|moment| moment.time_ms > after_ms).cloned().collect();
         let todo = Todo {
             archive: Arc::clone(&state.archive),

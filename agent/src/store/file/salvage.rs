@@ -29,7 +29,7 @@ struct Table {
     is_whole: fn(&[Value]) -> bool,
 }
 
-const TABLES: [Table; 4] = [
+const TABLES: [Table; 6] = [
     Table {
         name: "runs",
         columns: "id, started_ms, ended, seen_ms, run, watcher",
@@ -43,6 +43,25 @@ const TABLES: [Table; 4] = [
         older: "id, time_ms, run, what",
         n_max: EVENTS_MAX,
         is_whole: |row| json::<What>(&row[3]).is_some() && matches!(row[2], Value::Text(_) | Value::Null),
+    },
+    Table {
+        name: "printed_runs",
+        columns: "key, run, n, since_event",
+        older: "key, run, n, since_event",
+        n_max: ROWS_MAX,
+        is_whole: |row| matches!(row, [Value::Integer(_), Value::Text(_), Value::Integer(_), Value::Integer(_)]),
+    },
+    Table {
+        name: "printed",
+        columns: "run, seq, printed_ms, left_out, iter, loss, time_ms, tokens_per_second, mfu_printed_percent, \
+                  mfu_percent, learning_rate, gradient_norm, train_loss, val_loss",
+        older: "run, seq, printed_ms, left_out, iter, loss, time_ms, tokens_per_second, mfu_printed_percent, \
+                mfu_percent, learning_rate, gradient_norm, train_loss, val_loss",
+        n_max: EVENTS_MAX,
+        is_whole: |row| {
+            let is_number = |value: &Value| matches!(value, Value::Integer(_) | Value::Real(_) | Value::Null);
+            row.iter().all(is_number) && row[..3].iter().all(|value| matches!(value, Value::Integer(_)))
+        },
     },
     Table {
         name: "trainings",
@@ -76,6 +95,7 @@ pub fn salvage(folder: &Path, name: &str, new: &mut Connection, now_ms: u64) -> 
         }
         // A run that waits, and whose row is lost, is nothing to start.
         transaction.execute("DELETE FROM trainings WHERE run NOT IN (SELECT id FROM runs)", [])?;
+        transaction.execute("DELETE FROM printed WHERE run NOT IN (SELECT key FROM printed_runs)", [])?;
     }
     // A value of ours has a text.
     if let Ok(said) = serde_json::to_string(&What::HistorySetAside { file: name.to_owned(), runs, settings }) {

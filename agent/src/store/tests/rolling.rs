@@ -12,7 +12,7 @@ fn memory(time_ms: u64) -> Option<u64> {
     (second % 7 != 3).then_some((second * 2_654_435_761) % 1000 * GIB / 100)
 }
 
-fn pushed(time_ms: u64) -> Arc<Telemetry> {
+pub fn pushed(time_ms: u64) -> Arc<Telemetry> {
     let mut telemetry = (*telemetry(time_ms, 0)).clone();
     telemetry.gpus[0].memory_used_bytes = memory(time_ms).ok_or(Why::Failed).into();
     Arc::new(telemetry)
@@ -46,7 +46,7 @@ impl Rig {
 
     /// Compares a range with the samples themselves.
     #[track_caller]
-    fn check(&self, from_ms: u64, to_ms: u64, n_points: u64, step_ms: u64, every_ms: u64) {
+    pub fn check(&self, from_ms: u64, to_ms: u64, n_points: u64, step_ms: u64, every_ms: u64) {
         let history = self.memory_history(from_ms, to_ms, n_points);
         assert_eq!(history.step_ms, step_ms);
         let first_ms = from_ms - from_ms % step_ms;
@@ -221,7 +221,8 @@ fn what_is_old_goes() {
         let connection = Connection::open(rig.path()).expect("the file");
         let oldest: i64 =
             connection.query_row(&format!("SELECT min(time_ms) FROM {table}"), [], |row| row.get(0)).expect("a time");
-        rig.now_ms - u64::try_from(oldest).expect("a time")
+        // Ages count from the newest sample: what comes after it is not recorded time yet.
+        rig.now_ms - 600_000 - u64::try_from(oldest).expect("a time")
     };
     let about = |age_ms: u64, kept_ms: u64| (kept_ms - 600_000..=kept_ms + 120_000).contains(&age_ms);
     assert!(about(oldest("samples"), HOUR_MS), "{}", oldest("samples"));

@@ -70,6 +70,66 @@ fn a_whole_card_is_read_with_its_units() {
 }
 
 #[test]
+fn what_no_card_can_have_is_missing() {
+    let stays = Course::Stays;
+    let absurd = Card {
+        memory_total_bytes: u64::MAX,
+        memory_reserved_bytes: u64::MAX,
+        memory_used_bytes: stays(1.8e19),
+        utilization_percent: stays(5000.0),
+        memory_utilization_percent: stays(4e9),
+        power_watts: stays(4e6),
+        energy_joules: stays(1e16),
+        temperature_celsius: stays(1e9),
+        clock_sm_mhz: stays(4e9),
+        clock_memory_mhz: stays(1e6),
+        fan_percent: stays(4e9),
+        ecc: (u64::MAX, 1 << 60),
+        processes: vec![Process { pid: 1, memory_used_bytes: Some(1 << 60), ..Process::default() }],
+        ..Card::numbered(0)
+    };
+    let mut rig = Rig::new(&one(absurd));
+    let gpu = rig.gpus().remove(0);
+    assert_eq!(gpu.memory_total_bytes, missing(Why::Implausible));
+    let Sample { memory_used_bytes, memory_free_bytes, memory_reserved_bytes, power_watts, throttle, .. } =
+        rig.sample();
+    assert_eq!(
+        [memory_used_bytes, memory_free_bytes, memory_reserved_bytes],
+        [(); 3].map(|()| missing(Why::Implausible))
+    );
+    assert_eq!((power_watts, throttle), (missing(Why::Implausible), Reading::Is(4)));
+    let Sample {
+        utilization_percent,
+        memory_utilization_percent,
+        clock_sm_mhz,
+        clock_memory_mhz,
+        temperature_celsius,
+        ..
+    } = rig.sample();
+    let rest = [utilization_percent, memory_utilization_percent, clock_sm_mhz, clock_memory_mhz, temperature_celsius];
+    assert_eq!(rest, [(); 5].map(|()| missing(Why::Implausible)));
+    let slow = rig.slow_sample();
+    assert_eq!(
+        [slow.fan_percent, slow.ecc_corrected, slow.ecc_uncorrected],
+        [(); 3].map(|()| missing(Why::Implausible))
+    );
+    assert_eq!(slow.energy_joules, missing(Why::Implausible));
+    let processes = slow.processes.get().expect("processes");
+    assert_eq!(processes[0].memory_used_bytes, missing(Why::Implausible));
+    // The most that is plausible is a reading.
+    let most = Card {
+        utilization_percent: stays(100.0),
+        temperature_celsius: stays(110.0),
+        fan_percent: stays(105.0),
+        ..Card::numbered(0)
+    };
+    let mut rig = Rig::new(&one(most));
+    let sample = rig.sample();
+    assert_eq!((sample.utilization_percent, sample.temperature_celsius), (Reading::Is(100), Reading::Is(110)));
+    assert_eq!(rig.slow_sample().fan_percent, Reading::Is(105));
+}
+
+#[test]
 fn values_follow_the_scenario() {
     let course = Course::Goes(vec![(0.0, 50.0), (10.0, 90.0)]);
     let at = |time_s| {

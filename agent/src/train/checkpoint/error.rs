@@ -1,6 +1,9 @@
 //! Why a checkpoint was not written or not read, for the person whose run it is.
 
-use std::{fmt, io, path::PathBuf};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 use headroom_kernels::weights::WeightsError;
 use headroom_shared::{
@@ -83,6 +86,33 @@ pub enum CheckpointError {
         error: io::Error,
         /// The folder.
         dir: PathBuf,
+    },
+    /// The disk is too small for the run's checkpoints.
+    #[error(
+        "{}",
+        text::checkpoint_no_room(.dir.display().to_string(), text::size(*.total_bytes), text::size(*.free_bytes))
+    )]
+    NoRoom {
+        /// What they take at once, at most.
+        total_bytes: u64,
+        /// What of that is still to be written.
+        missing_bytes: u64,
+        /// What the disk has free.
+        free_bytes: u64,
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A new run would replace the checkpoint of another one.
+    #[error("{}", text::checkpoint_exists(.path.display().to_string()))]
+    Exists {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// nanoGPT's own checkpoint, a pickle.
+    #[error("{}", text::checkpoint_pytorch(.path.display().to_string()))]
+    PyTorch {
+        /// The file.
+        path: PathBuf,
     },
     /// The file cannot be read.
     #[error("{}", text::checkpoint_unread(.path.display().to_string(), error.to_string()))]
@@ -169,11 +199,23 @@ impl CheckpointError {
         Self::Write { error, dir, keeps_old }
     }
 
+    /// A checkpoint that no address space holds.
+    pub(super) fn too_large(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, dir: &Path) -> Self {
+        Self::Folder { error: io::Error::other(error), dir: dir.to_path_buf() }
+    }
+
     /// Whether space is all that is missing.
     #[cfg(test)]
     #[must_use]
     pub const fn is_disk_full(&self) -> bool {
         matches!(self, Self::DiskFull { .. })
+    }
+
+    /// Whether the system refused a file or a folder, or a named one does not exist.
+    #[must_use]
+    pub const fn is_input_output(&self) -> bool {
+        use CheckpointError::{DiskFull, Folder, NoRoom, NotFound, Read, Write};
+        matches!(self, NotFound { .. } | DiskFull { .. } | NoRoom { .. } | Write { .. } | Folder { .. } | Read { .. })
     }
 
     /// What to try.
@@ -183,11 +225,18 @@ impl CheckpointError {
             Self::DiskFull { needed_bytes, dir, .. } => {
                 text::try_free(text::size(*needed_bytes), dir.display().to_string()).to_string()
             }
+            Self::NoRoom { missing_bytes, free_bytes, dir, .. } => {
+                let size = text::size(missing_bytes.saturating_sub(*free_bytes));
+                text::try_free_or_out_dir(size, dir.display().to_string()).to_string()
+            }
+            Self::Exists { .. } => text::TRY_RESUME_OR_FORCE.to_string(),
+            Self::PyTorch { .. } => text::TRY_CONVERT_CKPT.to_string(),
             Self::Busy { .. } => text::TRY_OWN_OUT_DIR.to_string(),
             Self::Folder { error, dir } | Self::Write { error, dir, .. } => match error.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     text::try_writable(dir.display().to_string()).to_string()
                 }
+                _ if matches!(self, Self::Folder { .. }) => text::TRY_OTHER_OUT_DIR.to_string(),
                 _ => return None,
             },
             Self::Broken { error, .. } => error.hint()?.to_string(),

@@ -17,7 +17,7 @@ use headroom_kernels::{
 use headroom_shared::gpt::{GptConfig, GptShape};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Checkpoint, CheckpointError, FILE, Meta, Part, Tensors};
+use super::{Checkpoint, CheckpointError, FILE, Meta, Part, Tensors, Which, chosen, unconverted};
 
 /// What the file's other keys mean.
 const VERSION: &str = "1";
@@ -155,9 +155,17 @@ struct Opened {
 
 impl Opened {
     fn new(path: &Path) -> Result<Self, CheckpointError> {
-        let path = if path.is_dir() { path.join(FILE) } else { path.to_path_buf() };
+        let dir = path;
+        let path = if path.is_dir() {
+            chosen(path, Which::Last).unwrap_or_else(|| path.join(FILE))
+        } else {
+            path.to_path_buf()
+        };
         let unread = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => CheckpointError::NotFound { path: path.clone() },
+            io::ErrorKind::NotFound => match unconverted(dir) {
+                Some(path) => CheckpointError::PyTorch { path },
+                None => CheckpointError::NotFound { path: path.clone() },
+            },
             _ => CheckpointError::Read { error, path: path.clone() },
         };
         let broken = |error: WeightsError| CheckpointError::Broken { error: Box::new(error), path: path.clone() };

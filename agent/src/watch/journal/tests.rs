@@ -20,12 +20,17 @@ const RECORDED: &str = include_str!("../../../../tests/golden/logs/nanogpt_cpu_c
 
 /// Events as they came.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<What>>>);
+struct Kept(Arc<Mutex<Vec<What>>>, Arc<Mutex<Vec<Figures>>>);
 
 impl Record for Kept {
     fn append(&self, run: &str, what: What) {
         assert_eq!(run, "1");
         self.0.lock().expect("whole").push(what);
+    }
+
+    fn printed(&self, run: &Arc<str>, figures: Figures) {
+        assert_eq!(&**run, "1");
+        self.1.lock().expect("whole").push(figures);
     }
 
     fn finish(self: Box<Self>) -> u64 {
@@ -43,6 +48,10 @@ impl Kept {
         all.filter_map(|what| if let What::RunIteration(iteration) = what { Some(iteration) } else { None }).collect()
     }
 
+    fn lines(&self) -> Vec<Figures> {
+        self.1.lock().expect("whole").clone()
+    }
+
     fn statuses(&self) -> Vec<RunStatus> {
         let all = self.all().into_iter();
         all.filter_map(|what| if let What::RunStatus { status, .. } = what { Some(status) } else { None }).collect()
@@ -51,7 +60,7 @@ impl Kept {
 
 fn settings(command: &str) -> Settings {
     Settings {
-        id: "1".to_owned(),
+        id: Arc::from("1"),
         command: command.split(' ').map(OsString::from).collect(),
         given: None,
         card: None,
@@ -157,20 +166,47 @@ fn why_a_checkpoint_was_not_saved_is_said_in_every_language() {
 }
 
 #[test]
-fn a_flood_is_thinned_and_ends_with_the_newest() {
+fn a_flood_is_kept_whole_and_told_by_its_extremes() {
     let (mut journal, kept, _) = journal(settings("python train.py"));
-    // Ten seconds of a thousand lines each.
+    // Ten seconds of a thousand lines each, with one spike, one dip and one loss that is no number.
+    let loss = |iter| match iter {
+        5_001 => "97.5",
+        5_002 => "0.125",
+        7_003 => "nan",
+        _ => "1.0",
+    };
     for iter in 0..10_000_u32 {
         let now = Duration::from_millis(u64::from(iter));
-        print(&mut journal, &format!("iter {iter}: loss 1.0, time 1.00ms, mfu 1.00%\n"), now);
+        print(&mut journal, &format!("iter {iter}: loss {}, time 1.00ms, mfu 1.00%\n", loss(iter)), now);
         journal.tick(now);
     }
     journal.end(Ending::Exited(0), SECOND * 10);
-    let iterations = kept.iterations();
-    let n_max = 10 * usize::try_from(ITERATIONS_PER_SECOND).expect("few") + 1;
-    assert!((90..=n_max).contains(&iterations.len()), "{}", iterations.len());
-    assert_eq!(iterations.last().map(|it| it.iter), Some(9_999));
-    assert!(iterations.windows(2).all(|pair| pair[0].iter < pair[1].iter));
+    let told = kept.iterations();
+    assert!((40..=4 * 41).contains(&told.len()), "{}", told.len());
+    assert_eq!(told.last().map(|it| it.iter), Some(9_999));
+    assert!(told.windows(2).all(|pair| pair[0].iter < pair[1].iter));
+    for (iter, loss) in [(5_001, Some(97.5)), (5_002, Some(0.125)), (7_003, None)] {
+        assert!(told.iter().any(|it| (it.iter, it.loss) == (iter, loss)), "{iter}");
+    }
+    let lines = kept.lines();
+    assert_eq!(lines.len(), 10_000);
+    for (iter, line) in (0..).zip(lines) {
+        assert!(matches!(line, Figures::Iteration(it) if it.iter == iter), "{line:?}");
+    }
+}
+
+#[test]
+fn lines_that_were_given_up_are_counted() {
+    let (mut journal, kept, _) = journal(settings("python train.py"));
+    print(&mut journal, "iter 1: loss 1.0, time 1.00ms\n", SECOND);
+    let gap = Copied { gap: true, bytes: b"ss 1.0, time 1.00ms\niter 9: loss 1.0, time 1.00ms\n".to_vec() };
+    journal.bytes(Stream::Out, &gap, SECOND);
+    journal.end(Ending::Exited(0), SECOND);
+    let lines = kept.lines();
+    assert!(
+        matches!(lines[..], [Figures::Iteration(_), Figures::LeftOut(1), Figures::Iteration(it)] if it.iter == 9),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! cuBLASLt's calls, each once: results checked, what it gives out given back when it is dropped.
 //!
 //! Declared by hand, after NVIDIA's documentation of the cuBLASLt API; the numbers are those of cublasLt.h, cublas_api.h
-//! and library_types.h, the same from CUDA 12.0 to 13. Of cudarc's bindings for it nothing is used: they look for the
-//! library by names of their own, panic where there is none, and read a status as a Rust enum, which a newer library may
-//! leave.
+//! and library_types.h, the same from CUDA 12.0 to 13. A status is read as a number: a
+//! newer library may return one that no list here has.
 //!
 //! SAFETY, of every call here: the library is loaded and stays, and its functions are what its documentation says;
 //! handles are those that it gave and that are not given back yet, as only the owners here make and end them; pointers are

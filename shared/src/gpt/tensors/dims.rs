@@ -36,8 +36,10 @@ pub(super) enum Dim {
     CudnnWorkspace,
     /// Flash backward: T rounded up to 128.
     T128,
-    /// Flash backward: head size rounded up to 32.
-    D32,
+    /// Flash attention: head size rounded up to 32, or to 64 above 128.
+    DFlash,
+    /// Flash forward, where it splits the keys: a part for each split, sequence and head.
+    SplitsBH,
     /// Distinct indices an embedding's gradient can touch.
     MinIndicesV,
     /// Partial segments of an embedding's gradient.
@@ -145,6 +147,37 @@ fn outer_splits(rows: u64, columns: u64, card: ResidentThreads) -> u64 {
     rows.div_ceil(4 * split)
 }
 
+/// Parts into which flash attention's forward without dropout splits the keys of `n_heads` heads in all sequences, so
+/// that it fills the card; 1 where it does not split.
+///
+/// Source: `set_params_splitkv` and `num_splits_heuristic` in
+/// aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (2.11).
+fn flash_splits(n_heads: u64, tokens: u64, head_size: u64, sm_count: u64) -> u64 {
+    const MAX_SPLITS: u64 = 128;
+    let key_block = match head_size {
+        0..=64 => 256,
+        65..=128 => 128,
+        _ => 64,
+    };
+    let key_blocks = tokens.div_ceil(key_block);
+    // Twice the multiprocessors: a block has 128 threads.
+    let slots = 2 * sm_count;
+    let blocks = n_heads.saturating_mul(tokens.div_ceil(64));
+    // PyTorch compares in single precision.
+    if blocks as f32 >= 0.8 * slots as f32 {
+        return 1;
+    }
+    // A number of splits that leaves as many blocks to each as the number before it brings nothing.
+    let is_eligible = |&splits: &u64| splits == 1 || key_blocks.div_ceil(splits) != key_blocks.div_ceil(splits - 1);
+    let efficiency = |splits: u64| {
+        let waves = (blocks * splits) as f32 / slots as f32;
+        waves / waves.ceil()
+    };
+    let eligible = || (1..=MAX_SPLITS.min(slots).min(key_blocks)).filter(is_eligible);
+    let best = eligible().map(efficiency).fold(0.0, f32::max);
+    eligible().find(|&splits| f64::from(efficiency(splits)) >= 0.85 * f64::from(best)).unwrap_or(1)
+}
+
 /// Pieces of a sum of everything.
 fn inner_splits(rows: u64, card: ResidentThreads) -> u64 {
     let _ = card;
@@ -225,6 +258,12 @@ impl Dims {
         }
     }
 
+    /// Parts into which flash attention's forward splits the keys; 1 where it does not split.
+    #[must_use]
+    pub fn flash_splits(&self) -> u64 {
+        flash_splits(self.b.saturating_mul(self.h), self.t, self.c / self.h.max(1), self.resident_threads.sm_count)
+    }
+
     pub(super) fn get(&self, dim: Dim) -> u128 {
         let [b, t, c, h, v] = [self.b, self.t, self.c, self.h, self.v].map(u128::from);
         let d = c / h.max(1);
@@ -248,7 +287,9 @@ impl Dims {
             Dim::CublasWorkspace => u128::from(self.cublas_workspace_bytes),
             Dim::CudnnWorkspace => u128::from(self.cudnn_workspace_bytes),
             Dim::T128 => t.next_multiple_of(128),
-            Dim::D32 => d.next_multiple_of(32),
+            // `head_size_rounded` in aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (2.11).
+            Dim::DFlash => d.next_multiple_of(if d <= 128 { 32 } else { 64 }),
+            Dim::SplitsBH => u128::from(self.flash_splits()) * b * h,
             Dim::MinIndicesV => v.min(b * t),
             Dim::Segments => b * t / 10 + v.min(b * t),
             // The rows of wpe are T, and so are its indices.

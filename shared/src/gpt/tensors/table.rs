@@ -223,7 +223,9 @@ tensor_table! {
     // Scratch.
     CublasWorkspace "cuBLAS workspace" Workspace Run u8 [CublasWorkspace];
     FlashSoftmaxD "flash attention backward softmax_d" Workspace Scratch f32 [B, H, T128];
-    FlashDqAccum "flash attention backward dq accumulator" Workspace Scratch f32 [B, H, T128, D32];
+    FlashDqAccum "flash attention backward dq accumulator" Workspace Scratch f32 [B, H, T128, DFlash];
+    FlashLseSplits "flash attention logsumexp by split" Workspace Scratch f32 [SplitsBH, T];
+    FlashOutSplits "flash attention output by split" Workspace Scratch f32 [SplitsBH, T, DFlash];
     CudnnDqAccum "cuDNN attention backward dq accumulator" Workspace Scratch f32 [B, H, T, D];
     CudnnWorkspace "cuDNN attention workspace" Workspace Scratch u8 [CudnnWorkspace];
     EmbIndices "embedding backward sorted indices" Workspace Scratch i64 [BT];

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     dtype::Dtype,
     gpt::tensors::Tensor,
-    memory::run::{AttentionKernel, Run},
+    memory::run::{AttentionKernel, Pass, Run},
 };
 
 /// Attention's output, the input of `c_proj`, and what its backward reads besides.
@@ -17,7 +17,7 @@ pub(super) struct Attention {
 }
 
 pub(super) fn forward(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, keeps: Keeps) -> Attention {
-    match run.attention_kernel() {
+    match run.attention_kernel(Pass::Training) {
         AttentionKernel::Math => math(run, g, layer, qkv, keeps),
         kernel => fused(g, layer, qkv, kernel, keeps),
     }
@@ -104,13 +104,13 @@ fn math(run: &Run<'_>, g: &mut Graph, layer: u64, qkv: Buf, keeps: Keeps) -> Att
 /// From the gradient of `c_proj`'s input to the gradient of qkv.
 pub(super) fn backward(run: &Run<'_>, g: &mut Graph, layer: u64, datty: Buf, saved: &Attention) -> Buf {
     let at = Some(layer);
-    if run.attention_kernel() == AttentionKernel::Math {
+    if run.attention_kernel(Pass::Training) == AttentionKernel::Math {
         return math_backward(run, g, at, datty, &saved.saved);
     }
     let [dq, dk, dv] = [Tensor::Dq, Tensor::Dk, Tensor::Dv].map(|tensor| g.external(tensor, at));
     let reads: Vec<_> = [datty, saved.out.1].into_iter().chain(saved.saved.iter().map(|&(_, buf)| buf)).collect();
     g.kernel(&[dq, dk, dv], &reads);
-    match run.attention_kernel() {
+    match run.attention_kernel(Pass::Training) {
         AttentionKernel::Flash => g.scratch(&[Tensor::FlashSoftmaxD, Tensor::FlashDqAccum]),
         AttentionKernel::Cudnn => g.scratch(&[Tensor::CudnnDqAccum]),
         AttentionKernel::Efficient | AttentionKernel::Math | AttentionKernel::Composite => {}

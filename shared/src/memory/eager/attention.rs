@@ -5,7 +5,7 @@ mod composite;
 use super::{
     super::{
         program::Slot,
-        run::{AttentionKernel, Run},
+        run::{AttentionKernel, Pass, Run},
     },
     Saves,
 };
@@ -33,24 +33,30 @@ pub(super) struct SavedAttention {
 }
 
 pub(super) struct SavedMath {
-    q: Slot,
-    k: Slot,
+    operands: Operands,
     mask: Slot,
     att: Slot,
     att_drop_mask: Option<Slot>,
     att_cast: Option<Slot>,
-    v: Slot,
+}
+
+/// What the products of attention keep of q, k and v.
+enum Operands {
+    /// Contiguous copies.
+    Copies { q: Slot, k: Slot, v: Slot },
+    /// The tensor they are views of.
+    Views { qkv: Slot },
 }
 
 pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
-    let kernel = run.attention_kernel();
+    let kernel = run.attention_kernel(if trains { Pass::Training } else { Pass::Evaluation });
     match kernel {
-        AttentionKernel::Flash if pads(run) => padded_flash(run, layer, qkv, saves),
-        AttentionKernel::Flash => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &FLASH_EXTRA),
-        AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse], &CUDNN_EXTRA),
+        AttentionKernel::Flash => flash(run, layer, qkv, trains, saves),
+        AttentionKernel::Cudnn => fused(run, layer, qkv, saves, [Tensor::Atty, Tensor::AttLse]),
         AttentionKernel::Efficient => {
-            let lse = if saves == Saves::All { Tensor::AttLsePadded } else { Tensor::AttLseNone };
-            fused(run, layer, qkv, saves, [Tensor::Atty, lse], &EFFICIENT_EXTRA)
+            // Under autograd it computes the logsumexp even where nothing is saved, as before a recomputation.
+            let lse = if trains { Tensor::AttLsePadded } else { Tensor::AttLseNone };
+            fused(run, layer, qkv, saves, [Tensor::Atty, lse])
         }
         AttentionKernel::Math => math(run, layer, qkv, trains, saves),
         AttentionKernel::Composite => composite::forward(run, layer, qkv, trains, saves),
@@ -62,59 +68,81 @@ fn pads(run: &Run<'_>) -> bool {
     !run.config.head_size().is_multiple_of(8)
 }
 
-/// Random state a kernel returns, and a debug mask that is dropped at once.
-const FLASH_EXTRA: [Tensor; 3] = [Tensor::AttRng, Tensor::AttRngUnused, Tensor::AttDebugMask];
-const CUDNN_EXTRA: [Tensor; 2] = [Tensor::AttSeed, Tensor::AttOffset];
-const EFFICIENT_EXTRA: [Tensor; 2] = [Tensor::AttSeed, Tensor::AttOffset];
-
-fn fused(
-    run: &mut Run<'_>,
-    layer: u64,
-    qkv: Slot,
-    saves: Saves,
-    [out, lse]: [Tensor; 2],
-    extra: &[Tensor],
-) -> Attended {
-    let at = Some(layer);
-    let atty = run.w.alloc(out, at);
-    let lse = run.w.alloc(lse, at);
-    let mut random = Vec::new();
-    for &tensor in extra {
-        let slot = run.w.alloc(tensor, at);
-        if tensor == Tensor::AttDebugMask {
-            run.w.free(slot);
-        } else {
-            random.push(slot);
-        }
-    }
+/// cuDNN's attention or the memory-efficient kernel, which return their output, the logsumexp and a random state.
+fn fused(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves, outputs: [Tensor; 2]) -> Attended {
+    let w = &mut run.w;
+    let [atty, lse] = outputs.map(|tensor| w.alloc(tensor, Some(layer)));
+    let [seed, offset] = [Tensor::AttSeed, Tensor::AttOffset].map(|tensor| w.alloc(tensor, Some(layer)));
     if saves == Saves::Nothing {
-        run.w.free_all(random.into_iter().rev());
-        run.w.free(lse);
+        w.free_all([offset, seed, lse]);
         return Attended { dead: vec![atty, qkv], output: None, saved: SavedAttention::default() };
     }
-    let fused = [qkv, lse, atty].into_iter().chain(random).collect();
-    Attended { dead: Vec::new(), output: None, saved: SavedAttention { fused, ..SavedAttention::default() } }
+    let saved = SavedAttention { fused: vec![qkv, lse, atty, seed, offset], ..SavedAttention::default() };
+    Attended { dead: Vec::new(), output: None, saved }
 }
 
-fn padded_flash(run: &mut Run<'_>, layer: u64, qkv: Slot, saves: Saves) -> Attended {
+/// Flash attention, with q, k and v padded where the head size is not a multiple of 8.
+fn flash(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
     let at = Some(layer);
+    let pads = pads(run);
+    let n_splits = if run.drops() && trains { 1 } else { run.flash_splits(trains) };
     let w = &mut run.w;
-    let padded: Vec<_> = (0..3).map(|_| w.alloc(Tensor::QkvPadded, at)).collect();
-    let atty = w.alloc(Tensor::AttyPadded, at);
+    let padded: Vec<_> = (0..if pads { 3 } else { 0 }).map(|_| w.alloc(Tensor::QkvPadded, at)).collect();
+    let mut atty = w.alloc(if pads { Tensor::AttyPadded } else { Tensor::Atty }, at);
     let lse = w.alloc(Tensor::AttLse, at);
-    let [rng, unused, debug] = FLASH_EXTRA.map(|tensor| w.alloc(tensor, at));
-    w.free(debug);
+    let splits =
+        (n_splits > 1).then(|| [Tensor::FlashLseSplits, Tensor::FlashOutSplits].map(|tensor| w.alloc(tensor, at)));
+    let [rng, unused] = [Tensor::AttRng, Tensor::AttRngUnused].map(|tensor| w.alloc(tensor, at));
+    w.free_all(splits.into_iter().flatten());
+    // A mask for debugging, which is dropped at once.
+    w.transient(Tensor::AttDebugMask, at);
     if saves == Saves::Nothing {
         w.free_all([unused, rng, lse]);
         w.free_all(padded);
-        let rows = w.alloc(Tensor::AttyRows, at);
-        w.free(atty);
-        return Attended { dead: vec![rows, qkv], output: None, saved: SavedAttention::default() };
+        if pads {
+            let rows = w.alloc(Tensor::AttyRows, at);
+            w.free(atty);
+            atty = rows;
+        }
+        return Attended { dead: vec![atty, qkv], output: None, saved: SavedAttention::default() };
     }
-    let rows = w.alloc(Tensor::AttyRows, at);
-    let fused = padded.into_iter().chain([lse, atty, rng, unused]).collect();
-    let saved = SavedAttention { fused, ..SavedAttention::default() };
-    Attended { dead: vec![qkv], output: Some(rows), saved }
+    if pads {
+        let rows = w.alloc(Tensor::AttyRows, at);
+        let fused = padded.into_iter().chain([lse, atty, rng, unused]).collect();
+        let saved = SavedAttention { fused, ..SavedAttention::default() };
+        return Attended { dead: vec![qkv], output: Some(rows), saved };
+    }
+    let saved = SavedAttention { fused: vec![qkv, lse, atty, rng, unused], ..SavedAttention::default() };
+    Attended { dead: Vec::new(), output: None, saved }
+}
+
+/// Whether `matmul` takes q, k and v of shape (B, H, T, D) as they are: its `expand(...).reshape({B * H, ...})` joins the
+/// first two axes, which is a view where one of them is 1, and a copy elsewhere.
+///
+/// Source: `_matmul_impl` in aten/src/ATen/native/LinearAlgebra.cpp (2.11).
+fn joins_heads_without_copy(run: &Run<'_>, trains: bool) -> bool {
+    let batch_size = if trains { run.train.batch_size } else { run.train.eval_batch() };
+    batch_size == 1 || run.config.n_head() == 1
+}
+
+/// The output by head as rows of all heads: `transpose(1, 2).contiguous()`, which copies nothing where there is one head.
+fn rows_of_heads(run: &mut Run<'_>, layer: u64, heads: Slot) -> Slot {
+    if run.config.n_head() == 1 {
+        return heads;
+    }
+    let rows = run.w.alloc(Tensor::AttyRows, Some(layer));
+    run.w.free(heads);
+    rows
+}
+
+/// The gradient of q or v by head, as a part of qkv's: the same transposition backwards.
+fn gradient_rows(run: &mut Run<'_>, layer: u64, by_head: Slot) -> Slot {
+    if run.config.n_head() == 1 {
+        return by_head;
+    }
+    let rows = run.w.alloc(Tensor::DkRows, Some(layer));
+    run.w.free(by_head);
+    rows
 }
 
 fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) -> Attended {
@@ -122,11 +150,11 @@ fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) ->
     let keeps = saves == Saves::All;
     let half = run.train.is_half();
     let copies_for_softmax = run.train.dtype == Dtype::Bfloat16;
+    let copies = !joins_heads_without_copy(run, trains);
     let w = &mut run.w;
-    let q = w.alloc(Tensor::QClone, at);
-    let k = w.alloc(Tensor::KClone, at);
+    let q_and_k = copies.then(|| [Tensor::QClone, Tensor::KClone].map(|tensor| w.alloc(tensor, at)));
     let preatt = w.alloc(Tensor::Preatt, at);
-    if !keeps {
+    if let (false, Some([q, k])) = (keeps, q_and_k) {
         w.free_all([k, q]);
     }
     let scaled = w.alloc(Tensor::PreattScaled, at);
@@ -156,24 +184,30 @@ fn math(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, saves: Saves) ->
         }
     }
     let att_cast = half.then(|| w.alloc(Tensor::AttCast, at));
-    let v = w.alloc(Tensor::VClone, at);
+    let v = copies.then(|| w.alloc(Tensor::VClone, at));
     let heads = w.alloc(Tensor::AttyHeads, at);
     if !keeps {
-        w.free(v);
+        w.free_some(v);
         w.free_some(att_cast);
     }
-    let rows = w.alloc(Tensor::AttyRows, at);
-    w.free(heads);
+    let rows = rows_of_heads(run, layer, heads);
     if !keeps {
         return Attended { dead: vec![rows, qkv, named], output: None, saved: SavedAttention::default() };
     }
-    let mut dead = vec![qkv];
+    let mut dead = Vec::new();
+    let operands = match (q_and_k, v) {
+        (Some([q, k]), Some(v)) => {
+            dead.push(qkv);
+            Operands::Copies { q, k, v }
+        }
+        _ => Operands::Views { qkv },
+    };
     // In float32 the product saves the dropped matrix itself; in half precision it saves the cast copy.
     let operand = att_cast.or_else(|| drops.then_some(named));
     if drops && half {
         dead.push(named);
     }
-    let math = SavedMath { q, k, mask, att, att_drop_mask, att_cast: operand, v };
+    let math = SavedMath { operands, mask, att, att_drop_mask, att_cast: operand };
     Attended { dead, output: Some(rows), saved: SavedAttention { math: Some(math), ..SavedAttention::default() } }
 }
 
@@ -188,7 +222,7 @@ pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: SavedA
 
 fn fused_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<Slot>) -> Slot {
     let at = Some(layer);
-    let kernel = run.attention_kernel();
+    let kernel = run.attention_kernel(Pass::Training);
     if kernel == AttentionKernel::Flash && pads(run) {
         return padded_flash_backward(run, layer, datty, saved);
     }
@@ -215,21 +249,23 @@ fn padded_flash_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: Vec<
     let w = &mut run.w;
     let datty_padded = w.alloc(Tensor::DattyPadded, at);
     w.free(datty);
-    let padded: Vec<_> = (0..3).map(|_| w.alloc(Tensor::DqkvPadded, at)).collect();
+    let padded = [(); 3].map(|()| w.alloc(Tensor::DqkvPadded, at));
     let softmax_d = w.alloc(Tensor::FlashSoftmaxD, at);
     let dq_accum = w.alloc(Tensor::FlashDqAccum, at);
     w.free_all([softmax_d, dq_accum, datty_padded]);
     w.free_all(saved);
-    let mut gradients = Vec::new();
-    for (slot, tensor) in padded.into_iter().rev().zip([Tensor::Dv, Tensor::Dk, Tensor::Dq]) {
-        gradients.push(w.alloc(tensor, at));
-        w.free(slot);
-    }
-    let mut rows = Vec::new();
-    for slot in gradients {
-        rows.push(w.alloc(Tensor::DkRows, at));
-        w.free(slot);
-    }
+    let [dq, dk, dv] = padded;
+    let [dv, dk, dq] = [(dv, Tensor::Dv), (dk, Tensor::Dk), (dq, Tensor::Dq)].map(|(padded, tensor)| {
+        let slot = w.alloc(tensor, at);
+        w.free(padded);
+        slot
+    });
+    // Autograd runs the node that was made last first: v's, then q's, then k's.
+    let rows = [dv, dq, dk].map(|by_head| {
+        let slot = w.alloc(Tensor::DkRows, at);
+        w.free(by_head);
+        slot
+    });
     let dqkv = w.alloc(Tensor::Dqkv, at);
     w.free_all(rows);
     dqkv
@@ -239,11 +275,17 @@ fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedMath) 
     let at = Some(layer);
     let (half, dtype) = (run.train.is_half(), run.train.dtype);
     let w = &mut run.w;
-    let datty_heads = w.alloc(Tensor::DattyClone, at);
-    w.free(datty);
+    let mut by_head = datty;
+    if let Operands::Copies { .. } = saved.operands {
+        by_head = w.alloc(Tensor::DattyClone, at);
+        w.free(datty);
+    }
     let dv = w.alloc(Tensor::DvHeads, at);
     let mut datt = w.alloc(Tensor::DattCast, at);
-    w.free_all([datty_heads, saved.v]);
+    w.free(by_head);
+    if let Operands::Copies { v, .. } = saved.operands {
+        w.free(v);
+    }
     w.free_some(saved.att_cast);
     if half {
         let wide = w.alloc(Tensor::DattF32, at);
@@ -269,12 +311,13 @@ fn math_backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedMath) 
     w.free(masked);
     let dk = w.alloc(Tensor::DkHeads, at);
     let dq = w.alloc(Tensor::DqHeads, at);
-    w.free_all([scaled, saved.k, saved.q]);
-    let dv_rows = w.alloc(Tensor::DkRows, at);
-    w.free(dv);
-    let dq_rows = w.alloc(Tensor::DkRows, at);
-    w.free(dq);
-    let dqkv = w.alloc(Tensor::Dqkv, at);
-    w.free_all([dv_rows, dk, dq_rows]);
+    w.free(scaled);
+    match saved.operands {
+        Operands::Copies { q, k, .. } => w.free_all([k, q]),
+        Operands::Views { qkv } => w.free(qkv),
+    }
+    let [dv, dq] = [dv, dq].map(|by_head| gradient_rows(run, layer, by_head));
+    let dqkv = run.w.alloc(Tensor::Dqkv, at);
+    run.w.free_all([dv, dk, dq]);
     dqkv
 }

@@ -213,12 +213,21 @@ impl Backward<'_, '_> {
             dinput = self.run.w.alloc(rows.dinput, at);
         }
         let [narrow_bias, wide_bias] = rows.dbias;
+        // Of a checkpointed block the node holds the only references, and drops them when it returns; elsewhere they
+        // stay until its gradients are validated. The sum for the bias comes in between (`validate_outputs` in
+        // torch/csrc/autograd/engine.cpp).
+        let saved = [saved.weight_cast, saved.input];
+        let checkpoints = self.run.train.activation_checkpointing;
+        if checkpoints {
+            saved.into_iter().for_each(|slot| self.run.w.free_some(slot));
+        }
         let dbias = bias.then(|| self.linear_gradient(weight + 1, if half { narrow_bias } else { wide_bias }, at));
         if owns_gradient {
             self.run.w.free(dout);
         }
-        self.run.w.free_some(saved.weight_cast);
-        self.run.w.free_some(saved.input);
+        if !checkpoints {
+            saved.into_iter().for_each(|slot| self.run.w.free_some(slot));
+        }
         let mut out = dinput;
         if let (true, Some(tensor)) = (half, rows.widened) {
             out = self.run.w.alloc(tensor, at);
@@ -266,13 +275,13 @@ impl Backward<'_, '_> {
             gradient = before;
         }
         let (wte, wpe) = (0, 1);
-        let summed = (self.run.train.batch_size > 1).then(|| self.run.w.alloc(Tensor::DposSum, None));
+        // Summed over the batch, even over a batch of one.
+        let summed = self.run.w.alloc(Tensor::DposSum, None);
         let dwpe = self.gradient_of(wpe, Tensor::Dwpe, None);
         if self.run.config.block_size() > EMBEDDING_SORT_ABOVE {
             embedding_scratch(self.run, POSITION_SCRATCH);
         }
-        self.run.w.free_some(summed);
-        self.run.w.free(pos);
+        self.run.w.free_all([summed, pos]);
         self.run.w.free_some(dwpe);
         let dwte = self.run.w.alloc(Tensor::DwteEmbedding, None);
         if self.run.train.batch_size.saturating_mul(self.run.config.block_size()) > EMBEDDING_SORT_ABOVE {

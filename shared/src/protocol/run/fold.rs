@@ -85,6 +85,7 @@ impl Run {
             | What::HistoryPaused { .. }
             | What::HistoryResumed
             | What::HistorySetAside { .. }
+            | What::ClockSet { .. }
             | What::AgentStarted { .. }
             | What::Unknown => {}
         }

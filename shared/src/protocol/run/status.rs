@@ -61,10 +61,10 @@ impl RunStatus {
         Self::Exited { code: 0, cause: Some(Cause::Stopped) }
     }
 
-    /// It was taken out of the queue, as by the signal that asks for an end.
+    /// It was stopped in the queue, and never started.
     #[must_use]
     pub const fn unqueued() -> Self {
-        Self::Killed { signal: 15, cause: Some(Cause::Unqueued) }
+        Self::Exited { code: 0, cause: Some(Cause::Unqueued) }
     }
 
     /// Whether it has ended.
@@ -115,7 +115,7 @@ mod tests {
         }
         for (status, json) in [
             (RunStatus::stopped(), r#"{"state":"exited","code":0,"cause":"stopped"}"#),
-            (RunStatus::unqueued(), r#"{"state":"killed","signal":15,"cause":"unqueued"}"#),
+            (RunStatus::unqueued(), r#"{"state":"exited","code":0,"cause":"unqueued"}"#),
         ] {
             assert_eq!(serde_json::to_string(&status).expect("it is written"), json);
             assert_eq!(serde_json::from_str::<RunStatus>(json).expect("it is read"), status);

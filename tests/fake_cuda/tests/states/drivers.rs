@@ -62,9 +62,17 @@ pub fn renamed(name: &str, other: &str) -> Vec<u8> {
 fn beside(mut child: Child, library: &[u8]) -> Child {
     let folder = child.folder().join("usual");
     fs::create_dir(&folder).expect("a folder");
-    fs::write(folder.join("libcuda.so"), library).expect("a file");
+    fs::write(folder.join("libcuda.so.1"), library).expect("a file");
     child.set("LD_LIBRARY_PATH", folder);
     child
+}
+
+/// Puts a toolkit's stub for linking beside the machine's driver. It has the symbols, and no call of it works.
+fn with_stub(child: Child) -> Child {
+    let folder = child.folder().join("usual");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("libcuda.so"), renamed("cuInit", "cuTini")).expect("a file");
+    child.with("LD_LIBRARY_PATH", folder)
 }
 
 #[test]
@@ -76,13 +84,29 @@ fn a_named_driver_goes_before_the_machines() {
 }
 
 #[test]
-fn a_named_driver_that_another_goes_before_is_not_mixed_up_with_it() {
-    let test = "drivers::a_named_driver_that_another_goes_before_is_not_mixed_up_with_it";
-    let mut child = beside(Child::of(test), &renamed("cuInit", "cuInit"));
+fn a_named_driver_is_called_whatever_name_it_has_in_itself() {
+    let test = "drivers::a_named_driver_is_called_whatever_name_it_has_in_itself";
+    let mut child = beside(Child::of(test), &renamed("cuInit", "cuTini"));
     let named = child.folder().join("named.so");
-    fs::write(&named, renamed("libcuda.so", "libcudx.so")).expect("a file");
+    fs::write(&named, renamed("libcuda.so.1", "libcudx.so.1")).expect("a file");
     child.set("HEADROOM_CUDA", named);
-    assert_snapshot!(opened(&child), @"HEADROOM_CUDA names FOLDER/named.so, which cannot be the driver: another library of the driver's name is found before it");
+    assert_snapshot!(opened(&child), @"NVIDIA GeForce RTX 4070");
+}
+
+#[test]
+fn the_driver_goes_before_a_toolkits_stub() {
+    let child = Child::of("drivers::the_driver_goes_before_a_toolkits_stub");
+    let child = with_stub(beside(child, &fs::read(library().expect("it was built")).expect("a file")));
+    assert_snapshot!(opened(&child), @"NVIDIA GeForce RTX 4070");
+}
+
+#[test]
+fn a_toolkits_stub_is_no_driver() {
+    let told = opened(&with_stub(Child::of("drivers::a_toolkits_stub_is_no_driver")));
+    // On a machine with a driver it is that one's card.
+    if !told.starts_with("NVIDIA ") {
+        assert_snapshot!(told, @"there is no NVIDIA driver here (libcuda.so.1: cannot open shared object file: No such file or directory)");
+    }
 }
 
 #[test]

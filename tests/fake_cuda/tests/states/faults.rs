@@ -41,6 +41,35 @@ fn a_fault_is_told_by_whoever_waits_and_by_all_after() {
     "#);
 }
 
+/// Drivers since CUDA 12.8 return codes that older headers do not list. A code that not even the driver describes keeps
+/// its number.
+#[test]
+fn codes_of_newer_drivers_are_told_by_their_numbers() {
+    let test = "faults::codes_of_newer_drivers_are_told_by_their_numbers";
+    let told = [721, 916, 919, 9999].map(|code| {
+        let said = Child::on(test, &fails_at(2, code)).run(|tell| {
+            let device = Device::open(0).expect("a card");
+            tell(norm(&device).expect_err("the second launch").to_string());
+        });
+        said.told
+    });
+    assert_snapshot!(told.concat(), @r#"
+    Tensor Memory not completely freed (CUDA_ERROR_TENSOR_MEMORY_LEAK, 721): one of the 2 kernels since the last wait did it, the newest being global_norm_root (HEADROOM_CUDA_SYNC=1 tells which), found out at tests/fake_cuda/tests/states/faults.rs:LINE
+    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: key rotation in progress (CUDA_ERROR_KEY_ROTATION, 916)
+    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 919)
+    cuMemcpyDtoHAsync_v2 at tests/fake_cuda/tests/states/faults.rs:LINE: the driver returned an error code that it does not describe (no name, 9999)
+    "#);
+}
+
+#[test]
+fn an_unknown_code_of_the_first_call_is_told_by_its_number() {
+    let test = "faults::an_unknown_code_of_the_first_call_is_told_by_its_number";
+    let said = Child::on(test, &Scenario { init: 9999, ..Scenario::default() }).run(|tell| {
+        tell(Device::open(0).expect_err("no such code is a success").to_string());
+    });
+    assert_snapshot!(said.told, @"cuInit at kernels/src/cuda/driver.rs:LINE: the driver returned an error code that it does not describe (no name, 9999)");
+}
+
 #[test]
 fn a_launch_that_is_waited_for_is_the_one_that_failed() {
     let test = "faults::a_launch_that_is_waited_for_is_the_one_that_failed";

@@ -67,8 +67,7 @@ pub fn ModelPanel(
 pub fn take(desk: Desk, files: Vec<web_sys::File>) {
     if !files.is_empty() {
         worker::choose(files);
-        desk.way.set(None);
-        desk.open();
+        desk.open_chosen();
     }
 }
 
@@ -81,7 +80,7 @@ pub fn take_dropped(desk: Desk, dropped: Dropped) {
         let files = dropped.all().await;
         if files.is_empty() {
             let text = text::DEMO_NO_WEIGHTS.into();
-            desk.demo.update(|demo| demo.fail(Failure { kind: FailureKind::Files, text, hint: None }));
+            desk.reject(Failure { kind: FailureKind::Files, text, hint: None });
         }
         take(desk, files);
     });

@@ -7,7 +7,8 @@ use leptos::{html::Div, prelude::*};
 use crate::{
     browser,
     components::{
-        actions::CopyButton, card_picker::CardPicker, dynamic::words, field::Choice, header::Header, notice::Notice,
+        actions::CopyButton, card_picker::CardPicker, dynamic::words, field::Choice, header::Header,
+        long_text::LongText, notice::Notice,
     },
     state::{
         budget::Budget,
@@ -33,7 +34,14 @@ pub fn SnippetPage(
         let (theme, language) = (text::EMBED_THEMES[theme.get()].0, LANGUAGES[language.get()].code);
         budget.session.with(|session| Snippet::of(session, language, theme, &browser::folder()))
     });
-    let leave = Callback::new(move |()| browser::replace_fragment(&budget.session.with_untracked(Session::fragment)));
+    let leave = Callback::new(move |()| {
+        budget.session.with_untracked(|session| {
+            let fragment = session.fragment();
+            browser::keep_text(&fragment, &session.text);
+            browser::replace_fragment(&fragment);
+        });
+    });
+    Effect::new(move |_| browser::carry_run(&budget.session.with(Session::fragment)));
     let local = browser::is_local().then(|| view! { <p class="embed__local">{t(text::EMBED_LOCAL)}</p> });
     view! {
         <Header page=4 leave />
@@ -43,12 +51,10 @@ pub fn SnippetPage(
                 <h1 class="embed__title" id="embed-title">{t(text::EMBED_TITLE)}</h1>
                 <p>{t(text::EMBED_LEAD)}</p>
                 <label class="field__label" for="config">{t(text::EMBED_CONFIG)}</label>
-                <textarea class="input embed__text" id="config" data-testid="config" rows="6" spellcheck="false"
-                    autocomplete="off" autocapitalize="off" placeholder=t(text::EMBED_CONFIG_PLACEHOLDER)
-                    prop:value=words(move || budget.session.with(|session| session.text.clone()))
-                    on:input:target=move |event| budget.session.update(|session| session.set_text(event.target().value()))
-                ></textarea>
-                <CardPicker budget />
+                <LongText id="config" class="input embed__text" rows="6" placeholder=t(text::EMBED_CONFIG_PLACEHOLDER)
+                    value=Signal::derive(move || budget.session.with(|session| session.text.clone()))
+                    on_change=move |text: String| budget.session.update(|session| session.set_text(text)) />
+                <CardPicker budget chosen=|name: String| browser::keep_gpu(&name) />
                 <div class="embed__choices">
                     <Choice id="theme" label=t(text::THEME) hint=t(text::EMBED_THEME_HINT) choices=text::EMBED_THEMES.map(|(_, key)| t(key)).to_vec()
                         chosen=Signal::derive(move || Some(theme.get())) on_choose=move |index| theme.set(index) />

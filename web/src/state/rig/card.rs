@@ -126,6 +126,12 @@ impl Card {
         self.count(time_ms, &all);
     }
 
+    /// Forgets what was read after a time: it was told by a clock that has been set back since.
+    pub fn forget_after(&mut self, time_ms: u64) {
+        self.recent.retain(|moment| moment.time_ms <= time_ms);
+        self.hour.retain(|second| second.time_ms <= time_ms);
+    }
+
     /// What history is to be asked for: the last two minutes from the first hole in them to the end of the last, in
     /// whole seconds; nothing where no line is broken. History is written once a second and later where a disk is slow,
     /// so that an answer ends before what came live began.

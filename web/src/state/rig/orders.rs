@@ -1,6 +1,6 @@
 //! Runs that the agent starts for the page: what may be ordered, what can be asked of a run, and how each press stands.
 
-use headroom_shared::protocol::run::{Device, Order, Run, RunStatus, Training};
+use headroom_shared::protocol::run::{Cause, Device, Order, Run, RunStatus, Training};
 
 use super::{Rig, Watched, names::called, run::Fact, words::duration};
 use crate::{
@@ -137,6 +137,7 @@ pub fn acts(watched: &Watched, now_ms: u64) -> Vec<Act> {
             let once_more = match run.checkpoint {
                 _ if !is_ours => None,
                 Some(checkpoint) => (!is_over(checkpoint.iter)).then_some(Act::GoOn),
+                None if status.cause() == Some(Cause::Unqueued) => Some(Act::GoOn),
                 None => (!is_done).then_some(Act::StartAgain),
             };
             once_more.into_iter().chain([Act::Delete]).collect()
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(super::acts(&asked, T + STOP_MS), [Act::StopNow]);
         assert_eq!(acts(&watched(RunStatus::Running, |run| run.order = None)), [], "somebody else's");
         assert_eq!(acts(&watched(ended, |_| {})), [Act::StartAgain, Act::Delete]);
-        assert_eq!(acts(&watched(RunStatus::unqueued(), |_| {})), [Act::StartAgain, Act::Delete]);
+        assert_eq!(acts(&watched(RunStatus::unqueued(), |_| {})), [Act::GoOn, Act::Delete], "it is queued again");
         assert_eq!(acts(&watched(RunStatus::exited(0), |_| {})), [Act::Delete], "it did what it was to do");
         assert_eq!(acts(&watched(ended, |run| run.order = None)), [Act::Delete], "somebody else's");
         assert_eq!(acts(&watched(ended, saved)), [Act::GoOn, Act::Delete]);

@@ -11,6 +11,8 @@ use super::{
     *,
 };
 
+const YEAR_MS: u64 = 365 * 24 * 3_600_000;
+
 fn event(id: u64, what: What) -> Event {
     Event { id, time_ms: T + id, run: Some("a".to_owned()), what }
 }
@@ -34,6 +36,24 @@ fn readings_go_to_their_cards() {
     assert_eq!(changed, Changed { fast: true, ..Changed::default() });
     assert!(rig.cards[0].sample.is_some() && rig.cards[1].sample.is_none());
     assert_eq!(rig.after(), Some(After { time_ms: T + 700, event: 0 }));
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_followed_at_once() {
+    let mut rig = greeted(0);
+    let ahead = |seq| Telemetry { time_ms: T + YEAR_MS + seq * 100, ..telemetry(seq) };
+    for seq in 1..=20 {
+        rig.hear(ServerMessage::Telemetry(ahead(seq)), false);
+    }
+    for seq in 21..=40 {
+        rig.hear(ServerMessage::Telemetry(telemetry(seq)), false);
+    }
+    assert_eq!(rig.newest_ms, T + 4000);
+    let card = &rig.cards[0];
+    assert_eq!(card.recent.len(), 20);
+    assert!(card.recent.iter().all(|moment| moment.time_ms <= T + 4000), "what was told of a time to come is gone");
+    assert!(card.hour.iter().all(|second| second.time_ms <= T + 4000));
+    assert_eq!(card.sample, telemetry(40).gpus.first().cloned(), "the newest is shown");
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub fn why(why: Why) -> &'static str {
         Why::CardLost => text::RIG_CARD_LOST,
         Why::OldDriver => text::RIG_OLD_DRIVER,
         Why::NotVisible => text::RIG_NOT_VISIBLE,
+        Why::Implausible => text::RIG_IMPLAUSIBLE,
         Why::NotYet => text::RIG_NOT_YET,
         Why::Failed => text::RIG_FAILED,
     })
@@ -231,6 +232,8 @@ pub fn event(rig: &Rig, event: &Event) -> Option<String> {
             format!("{} {}", say(&text::rig_history_set_aside(file.as_str())), say(&kept))
         }
         What::HistoryResumed => t(text::RIG_HISTORY_RESUMED).to_owned(),
+        What::ClockSet { from_ms, to_ms } if to_ms < from_ms => say(&text::rig_clock_back(duration(from_ms - to_ms))),
+        What::ClockSet { from_ms, to_ms } => say(&text::rig_clock_forward(duration(to_ms - from_ms))),
         What::AgentStarted { version } => say(&text::rig_agent_started(version.as_str())),
         _ => return None,
     })

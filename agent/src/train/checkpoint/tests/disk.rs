@@ -9,11 +9,11 @@ use std::{
 };
 
 use super::{
-    super::{CheckpointError, FILE, Store, load},
+    super::{BEST, Checkpoint, CheckpointError, FILE, Store, Which, chosen, load, needed},
     TINY, assert_same, names, saved,
     trainer::Trainer,
 };
-use crate::train::files::{Disk, Folder};
+use crate::train::files::{Disk, Folder, Links};
 
 /// When the disk fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +23,7 @@ enum Moment {
     Sync,
     Rename,
     SyncNames,
+    Link,
 }
 
 /// A disk that fails once.
@@ -73,6 +74,13 @@ impl Folder for Failing {
     }
 }
 
+impl Links for Failing {
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.at(Moment::Link)?;
+        self.disk.link(from, to)
+    }
+}
+
 impl Write for FailingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = bytes.len().min(self.left.get());
@@ -110,6 +118,85 @@ fn whatever_fails_the_old_checkpoint_stays_and_the_run_goes_on() {
     // There is space again.
     saved(dir.path(), &second);
     assert_same(&load(dir.path()).expect("a checkpoint"), &second);
+}
+
+/// A checkpoint of an iteration that was evaluated, or of one that was not.
+fn evaluated(trainer: &mut Trainer, val_loss: Option<f64>) -> Checkpoint {
+    trainer.step();
+    let mut checkpoint = trainer.checkpoint();
+    checkpoint.meta.state.val_loss = val_loss;
+    checkpoint
+}
+
+#[test]
+fn the_best_checkpoint_stays_whatever_fails() {
+    let moments = [Moment::Link, Moment::Create, Moment::AfterBytes(100), Moment::Sync, Moment::Rename];
+    for moment in moments {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut trainer = Trainer::new(TINY);
+        let best = evaluated(&mut trainer, Some(1.5));
+        saved(dir.path(), &best);
+        let worse = evaluated(&mut trainer, None);
+        let failing = Failing { disk: Disk(dir.path().into()), moment, kind: ErrorKind::StorageFull };
+        Store::of(dir.path(), failing).save(&worse.meta, worse.tensors()).expect_err("the disk fails");
+        let chosen = |which| load(&chosen(dir.path(), which).expect("a checkpoint")).expect("it is whole");
+        assert_same(&chosen(Which::Best), &best);
+        assert_same(&chosen(Which::Last), &best);
+        // There is space again.
+        saved(dir.path(), &worse);
+        assert_same(&chosen(Which::Best), &best);
+        assert_same(&chosen(Which::Last), &worse);
+        assert_eq!(names(dir.path()), [BEST, FILE], "{moment:?}");
+        // A better one is both.
+        let better = evaluated(&mut trainer, Some(1.25));
+        saved(dir.path(), &better);
+        assert_eq!(names(dir.path()), [FILE]);
+        assert_same(&chosen(Which::Best), &better);
+    }
+}
+
+#[test]
+fn a_run_that_replaces_another_keeps_nothing_of_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut trainer = Trainer::new(TINY);
+    saved(dir.path(), &evaluated(&mut trainer, Some(1.5)));
+    saved(dir.path(), &evaluated(&mut trainer, Some(2.5)));
+    assert_eq!(names(dir.path()), [BEST, FILE]);
+    let store = Store::open(dir.path()).expect("a folder");
+    store.replace_other();
+    assert_eq!(names(dir.path()), [BEST, FILE], "until there is something better to have");
+    let first = evaluated(&mut trainer, Some(9.0));
+    store.save(&first.meta, first.tensors()).expect("space");
+    assert_eq!(names(dir.path()), [FILE]);
+    assert_eq!(store.best(), None);
+}
+
+#[test]
+fn a_folder_is_checked_before_a_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let checkpoint = Trainer::new(TINY).checkpoint();
+    let all = needed(dir.path(), &checkpoint.meta).expect("small");
+    let store = Store::open(dir.path()).expect("a folder");
+    store.check(all, Some(all.total_bytes)).expect("room");
+    store.check(all, None).expect("room, as far as is known");
+    let error = store.check(all, Some(all.total_bytes - 1)).expect_err("a byte is missing");
+    assert!(error.to_string().starts_with("cannot save checkpoints in ") && error.hint().is_some(), "{error}");
+    // What is there already need not be written again.
+    let written = store.save(&checkpoint.meta, checkpoint.tensors()).expect("space");
+    assert_eq!(
+        (written.bytes, all.total_bytes, all.missing_bytes),
+        (all.file_bytes, 3 * all.file_bytes, all.total_bytes)
+    );
+    let rest = needed(dir.path(), &checkpoint.meta).expect("small");
+    assert_eq!(rest.missing_bytes, 2 * all.file_bytes);
+    drop(store);
+    for moment in [Moment::Create, Moment::AfterBytes(0), Moment::Sync] {
+        let kind = ErrorKind::ReadOnlyFilesystem;
+        let store = Store::of(dir.path(), Failing { disk: Disk(dir.path().into()), moment, kind });
+        let error = store.check(rest, None).expect_err("the disk fails");
+        assert!(matches!(error, CheckpointError::Folder { .. }) && error.hint().is_some(), "{moment:?} {error}");
+        assert_eq!(names(dir.path()), [FILE]);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use headroom_kernels::rng::Stream;
 use headroom_shared::gpt::GptShape;
 
 use super::{
-    super::{Checkpoint, CheckpointError, FILE, Store, load},
+    super::{Checkpoint, CheckpointError, Store, Which, chosen, load, load_meta},
     assert_same, names,
     trainer::Trainer,
 };
@@ -43,10 +43,29 @@ fn a_child_that_trains() {
     println!("\nready");
     for _ in 0..MAX_ITERS {
         let loss = trainer.step();
-        let checkpoint = trainer.checkpoint();
+        let checkpoint = evaluated(&trainer);
         store.save(&checkpoint.meta, checkpoint.tensors()).expect("space");
         println!("\nsaved {} {}", checkpoint.meta.state.iter_num, loss.to_bits());
     }
+}
+
+/// The validation loss of an iteration: it falls, and goes up and down as it does.
+fn val_loss(iter_num: u64) -> f64 {
+    let noise = u32::try_from(iter_num * 7919 % 97).expect("small");
+    1e6 / f64::from(u32::try_from(iter_num).expect("small")) + f64::from(noise) * 100.0
+}
+
+/// The checkpoint of a trainer, which evaluates at two iterations of three.
+fn evaluated(trainer: &Trainer) -> Checkpoint {
+    let mut checkpoint = trainer.checkpoint();
+    let iter_num = checkpoint.meta.state.iter_num;
+    checkpoint.meta.state.val_loss = (iter_num % 3 > 0).then(|| val_loss(iter_num));
+    checkpoint
+}
+
+/// Of all iterations that were saved up to this one, the best that was evaluated.
+fn best(iter_num: u64) -> Option<u64> {
+    (1..=iter_num).filter(|iter_num| iter_num % 3 > 0).min_by(|a, b| val_loss(*a).total_cmp(&val_loss(*b)))
 }
 
 fn child(dir: &Path) -> Child {
@@ -71,7 +90,7 @@ impl Undisturbed {
         while (self.losses.len() as u64) < iter_num {
             self.losses.push(self.trainer.step().to_bits());
         }
-        self.trainer.checkpoint()
+        evaluated(&self.trainer)
     }
 }
 
@@ -80,7 +99,7 @@ fn kill_9_at_any_moment_loses_no_checkpoint() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut undisturbed = Undisturbed { trainer: Trainer::new(SHAPE), losses: Vec::new() };
     let mut moments = Stream::new(9, 9);
-    let (mut last_said, mut n_unfinished) = (0, 0);
+    let (mut last_said, mut n_unfinished, mut n_apart) = (0, 0, 0);
     let mut said: Vec<(u64, u32)> = Vec::new();
     // How long an iteration with its checkpoint took, so that a kill may fall into any part of one.
     let mut iteration = Duration::from_millis(10);
@@ -104,13 +123,18 @@ fn kill_9_at_any_moment_loses_no_checkpoint() {
         of_this.extend(lines.map_while(Result::ok).filter_map(|line| saved(&line)));
         last_said = of_this.last().map_or(last_said, |(iter_num, _)| *iter_num);
         said.extend(of_this);
-        n_unfinished += usize::from(names(dir.path()).iter().any(|name| name != FILE));
+        n_unfinished += usize::from(names(dir.path()).iter().any(|name| name.ends_with(".tmp")));
         match load(dir.path()) {
             Ok(found) => {
                 let iter_num = found.meta.state.iter_num;
                 // The kill may fall between the renaming and the word of it.
                 assert!((last_said..=last_said + 1).contains(&iter_num), "{iter_num} is there, {last_said} was said");
                 assert_same(&found, &undisturbed.at(iter_num));
+                let of_best = load_meta(&chosen(dir.path(), Which::Best).expect("it is there")).expect("it is whole");
+                let of_best = of_best.state.iter_num;
+                // Before the first evaluation there is one checkpoint.
+                assert_eq!(of_best, best(iter_num).unwrap_or(iter_num), "the best one after iteration {iter_num}");
+                n_apart += u64::from(of_best != iter_num);
                 last_said = iter_num;
             }
             Err(CheckpointError::NotFound { .. }) if last_said == 0 => {}
@@ -119,6 +143,7 @@ fn kill_9_at_any_moment_loses_no_checkpoint() {
     }
     assert!(last_said > N_KILLS, "{last_said} iterations are too few to have been disturbed");
     assert!(n_unfinished > 0, "no kill fell into a write");
+    assert!(n_apart > N_KILLS / 4 && n_apart < N_KILLS, "{n_apart} times the best was not the last");
     for (iter_num, loss) in said {
         let idx = usize::try_from(iter_num - 1).expect("small");
         assert_eq!(undisturbed.losses[idx], loss, "the loss of iteration {iter_num}");

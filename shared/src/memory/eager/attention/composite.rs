@@ -1,10 +1,11 @@
-//! `scaled_dot_product_attention` where no fused kernel takes the dtype: bfloat16 below compute capability 8.0.
+//! `scaled_dot_product_attention` where no fused kernel takes the dtype or the head size: for example bfloat16 below
+//! compute capability 8.0, or float32 with a head size that is not a multiple of 4.
 //!
-//! Source: `_scaled_dot_product_attention_math` and `_safe_softmax` of aten/src/ATen/native/transformers/attention.cpp
-//! and aten/src/ATen/native/SoftMax.cpp (2.11): all of it in float32, whatever autocast says. Checked against the
-//! operations and storages of PyTorch 2.11 under that backend, forward and backward. Scalars of 512 bytes are left out.
+//! Source: `_scaled_dot_product_attention_math`, `convert_boolean_attn_mask` and `_safe_softmax` of
+//! aten/src/ATen/native/transformers/attention.cpp (2.11). Everything is computed in float32: half precision is widened
+//! first and narrowed at the end. Checked against the operations and storages of PyTorch 2.11, forward and backward.
 
-use super::{Attended, SavedAttention};
+use super::{Attended, SavedAttention, gradient_rows, joins_heads_without_copy, rows_of_heads};
 use crate::{
     gpt::tensors::Tensor,
     memory::{eager::Saves, program::Slot, run::Run},
@@ -14,7 +15,10 @@ use crate::{
 pub(super) struct SavedComposite {
     q: Slot,
     k: Slot,
+    /// Or what it is a view of.
     v: Slot,
+    /// Whether the products need contiguous copies of their operands.
+    copies: bool,
     att: Slot,
     /// After dropout, with its mask.
     dropped: Option<[Slot; 2]>,
@@ -24,27 +28,37 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
     let at = Some(layer);
     let keeps = saves == Saves::All;
     let drops = run.drops() && trains;
+    let half = run.train.is_half();
+    let copies = !joins_heads_without_copy(run, trains);
+    // What the products keep is views of what they are given.
+    let keeps_views = keeps && !copies;
     let w = &mut run.w;
-    let wide: Vec<Slot> = (0..3).map(|_| w.alloc(Tensor::WideQkv, at)).collect();
+    let mut wide: Vec<Slot> = (0..if half { 3 } else { 0 }).map(|_| w.alloc(Tensor::WideQkv, at)).collect();
     let scaled_q = w.alloc(Tensor::WideQkv, at);
     let ones = w.alloc(Tensor::CausalMask, at);
     let triangle = w.alloc(Tensor::CausalMask, at);
     w.free(ones);
+    // The two values of the mask: 0 and minus infinity.
+    let values = [(); 2].map(|()| w.alloc(Tensor::Scalar, at));
     let bias = w.alloc(Tensor::CausalBias, at);
+    w.free_all(values);
     w.free(triangle);
     let scaled_k = w.alloc(Tensor::WideQkv, at);
-    let [q, k] = [(); 2].map(|()| w.alloc(Tensor::WideOperand, at));
+    let [q, k] = if copies { [(); 2].map(|()| w.alloc(Tensor::WideOperand, at)) } else { [scaled_q, scaled_k] };
     // The mask is added in place.
     let preatt = w.alloc(Tensor::PreattF32, at);
-    w.free(scaled_k);
-    if !keeps {
+    if !keeps_views {
+        w.free(scaled_k);
+    }
+    if copies && !keeps {
         w.free_all([q, k]);
     }
     let att = w.alloc(Tensor::Att, at);
     // A row that is masked altogether is overwritten with zeros, for which there is a look at every entry.
     let hidden = w.alloc(Tensor::AttHidden, at);
     let hidden_rows = w.alloc(Tensor::AttHiddenRows, at);
-    w.free_all([hidden_rows, hidden, preatt]);
+    let zero = w.alloc(Tensor::Scalar, at);
+    w.free_all([zero, hidden_rows, hidden, preatt]);
     let mut named = att;
     let mut dropped = None;
     if drops {
@@ -56,39 +70,55 @@ pub(super) fn forward(run: &mut Run<'_>, layer: u64, qkv: Slot, trains: bool, sa
             w.free_all([mask, att]);
         }
     }
-    // The attention itself is a second result, which nobody takes.
-    let second = w.alloc(Tensor::AttCast, at);
-    let v = w.alloc(Tensor::WideOperand, at);
-    let heads = w.alloc(Tensor::WideAtty, at);
+    // The attention weights are a second result, which no caller uses.
+    let second = half.then(|| w.alloc(Tensor::AttCast, at));
+    let v_copy = copies.then(|| w.alloc(Tensor::WideOperand, at));
+    let mut atty = w.alloc(Tensor::WideAtty, at);
     if !keeps {
-        w.free(v);
+        w.free_some(v_copy);
     }
-    let atty = w.alloc(Tensor::Atty, at);
+    if half {
+        let narrow = w.alloc(Tensor::Atty, at);
+        w.free(atty);
+        atty = narrow;
+    }
+    let v_view = if keeps_views { wide.pop().or(Some(qkv)) } else { None };
     w.free_all(wide);
-    w.free_all([scaled_q, bias, second, heads]);
+    if !keeps_views {
+        w.free(scaled_q);
+    }
+    w.free(bias);
+    w.free_some(second);
     if !keeps {
         w.free(named);
     }
-    let rows = w.alloc(Tensor::AttyRows, at);
-    w.free(atty);
+    let rows = rows_of_heads(run, layer, atty);
     if !keeps {
         return Attended { dead: vec![rows, qkv], output: None, saved: SavedAttention::default() };
     }
-    let composite = Some(SavedComposite { q, k, v, att, dropped });
-    let saved = SavedAttention { composite, ..SavedAttention::default() };
-    Attended { dead: vec![qkv], output: Some(rows), saved }
+    let v = v_view.or(v_copy).unwrap_or(qkv);
+    let dead = if v == qkv { Vec::new() } else { vec![qkv] };
+    let composite = Some(SavedComposite { q, k, v, copies, att, dropped });
+    Attended { dead, output: Some(rows), saved: SavedAttention { composite, ..SavedAttention::default() } }
 }
 
 pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &SavedComposite) -> Slot {
     let at = Some(layer);
+    let half = run.train.is_half();
     let w = &mut run.w;
-    let wide = w.alloc(Tensor::WideDatty, at);
-    w.free(datty);
-    let datty = w.alloc(Tensor::WideDatty, at);
-    w.free(wide);
+    let mut gradient = datty;
+    if half {
+        gradient = w.alloc(Tensor::WideDatty, at);
+        w.free(datty);
+    }
+    if saved.copies {
+        let by_head = w.alloc(Tensor::WideDatty, at);
+        w.free(gradient);
+        gradient = by_head;
+    }
     let dv = w.alloc(Tensor::WideDqkv, at);
     let mut datt = w.alloc(Tensor::DattF32, at);
-    w.free_all([saved.v, datty]);
+    w.free_all([saved.v, gradient]);
     if let Some([dropped, mask]) = saved.dropped {
         w.free(dropped);
         let before = w.alloc(Tensor::DattDropped, at);
@@ -99,23 +129,23 @@ pub(super) fn backward(run: &mut Run<'_>, layer: u64, datty: Slot, saved: &Saved
     w.free_all([saved.att, datt]);
     let [dk, dq] = [(); 2].map(|()| w.alloc(Tensor::WideDqkv, at));
     w.free_all([saved.q, saved.k, dpreatt]);
-    // Each loses its scale, then its width.
-    let [dk, dq] = [dk, dq].map(|scaled| {
+    // Both products are scaled.
+    let [dk, dq] = [dk, dq].map(|unscaled| {
         let slot = w.alloc(Tensor::WideDqkv, at);
-        w.free(scaled);
+        w.free(unscaled);
         slot
     });
-    let [dv, dk, dq] = [(dv, Tensor::DvHeads), (dk, Tensor::DkHeads), (dq, Tensor::DqHeads)].map(|(wide, narrow)| {
-        let slot = w.alloc(narrow, at);
-        w.free(wide);
-        slot
-    });
-    let [dv, dq] = [dv, dq].map(|by_head| {
-        let rows = w.alloc(Tensor::DkRows, at);
-        w.free(by_head);
-        rows
-    });
-    let dqkv = w.alloc(Tensor::Dqkv, at);
-    w.free_all([dk, dv, dq]);
+    let mut gradients = [dv, dk, dq];
+    if half {
+        gradients = [(dv, Tensor::DvHeads), (dk, Tensor::DkHeads), (dq, Tensor::DqHeads)].map(|(wide, narrow)| {
+            let slot = w.alloc(narrow, at);
+            w.free(wide);
+            slot
+        });
+    }
+    let [dv, dk, dq] = gradients;
+    let [dv, dq] = [dv, dq].map(|by_head| gradient_rows(run, layer, by_head));
+    let dqkv = run.w.alloc(Tensor::Dqkv, at);
+    run.w.free_all([dk, dv, dq]);
     dqkv
 }

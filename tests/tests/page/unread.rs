@@ -1,0 +1,182 @@
+//! What was not read is never answered as nanoGPT's defaults; the largest batch is one that is certain to fit.
+
+use crate::page::{Page, tell};
+use std::{fs, path::PathBuf};
+
+const VERDICT: &str = "document.querySelector('#verdict').textContent";
+
+async fn says(page: &Page, headline: &str) {
+    page.until(headline, &format!("{VERDICT}.includes({headline:?})")).await;
+}
+
+/// Opens a file by the button that names the missing config.
+async fn open_named(page: &Page, name: &str, text: &str) {
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&file, text).expect("a writable folder");
+    page.until("the button is there", "document.querySelector('#open-named')").await;
+    let input = page.find("#open-named").await;
+    input.send_keys(file.to_string_lossy()).await.expect("the file is chosen");
+}
+
+#[test]
+fn a_config_that_was_not_read_has_no_plan_until_it_is_opened() {
+    tell("a_config_that_was_not_read_has_no_plan", async |page| {
+        page.choose_card("GeForce RTX 4070").await;
+        page.paste("#config", "python train.py config/my_config.py --n_layer=6").await;
+        says(page, "No plan: config/my_config.py was not read").await;
+        assert_eq!(page.value::<String>("document.querySelector('.verdict').dataset.outcome").await, "none");
+        // A link to it has no plan either, and the command keeps the file.
+        page.click("#copy-command").await;
+        assert_eq!(page.clipboard().await, "python train.py config/my_config.py --n_layer=6");
+        page.click("#copy-link").await;
+        let link = page.clipboard().await.replacen('#', "?anew#", 1);
+        page.browser.driver.goto(link).await.expect("the page opens");
+        says(page, "No plan: my_config.py was not read").await;
+
+        open_named(page, "my_config.py", "batch_size = 4\ncompile = False\n").await;
+        says(page, "Fits: ").await;
+        assert_eq!(page.value::<String>("document.querySelector('#n_layer').value").await, "6");
+        assert_eq!(page.value::<String>("document.querySelector('#batch_size').value").await, "4");
+        assert!(!page.value::<bool>("document.querySelector('#open-named')").await);
+    });
+}
+
+#[test]
+fn a_dropped_file_of_that_name_is_the_config() {
+    tell("a_dropped_file_of_that_name_is_the_config", async |page| {
+        page.paste("#config", "python train.py config/my_config.py --n_layer=6").await;
+        says(page, "No plan: config/my_config.py was not read").await;
+        let drop = "{
+            const data = new DataTransfer();
+            data.items.add(new File(['batch_size = 7'], 'my_config.py'));
+            for (const kind of ['dragover', 'drop'])
+                document.body.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+        }";
+        page.promise(drop).await;
+        page.until("the file is read", "document.querySelector('#batch_size').value === '7'").await;
+        page.click("#copy-command").await;
+        assert_eq!(page.clipboard().await, "python train.py config/my_config.py --n_layer=6");
+        // An edit of the form is an argument, and the file stays what it is.
+        page.fill("#batch_size", "5").await;
+        page.click("#copy-command").await;
+        assert_eq!(page.clipboard().await, "python train.py config/my_config.py --batch_size=5 --n_layer=6");
+    });
+}
+
+#[test]
+fn nanogpt_s_own_configs_are_known_by_name() {
+    tell("nanogpt_s_own_configs_are_known_by_name", async |page| {
+        page.choose_card("GeForce RTX 4070").await;
+        page.paste("#config", "python train.py config/finetune_shakespeare.py").await;
+        says(page, "Does not fit: 23.99").await;
+        page.click("#copy-command").await;
+        assert_eq!(page.clipboard().await, "python train.py config/finetune_shakespeare.py");
+        page.paste("#config", "python train.py config/train_shakespeare_char.py").await;
+        says(page, "Fits: ").await;
+        assert_eq!(page.value::<String>("document.querySelector('#n_embd').value").await, "384");
+    });
+}
+
+#[test]
+fn a_value_that_cannot_be_read_has_no_plan() {
+    tell("a_value_that_cannot_be_read_has_no_plan", async |page| {
+        for (text, key) in [
+            ("batch_size = 99999999999999999999", "batch_size"),
+            ("compile = maybe", "compile"),
+            ("python train.py --compile=maybe", "compile"),
+        ] {
+            page.paste("#config", text).await;
+            says(page, &format!("No plan: {key} cannot be read")).await;
+            let link = format!("{}?{key}#{}", page.address, page.value::<String>("location.hash.slice(1)").await);
+            assert!(!link.ends_with('#'), "{link}");
+        }
+        for fragment in ["1&batch_size=99999999999999999999&gpu=L4", "1&compile=maybe&gpu=L4"] {
+            let link = format!("{}?anew{}#{fragment}", page.address, fragment.len());
+            page.browser.driver.goto(link).await.expect("the page opens");
+            says(page, "cannot be read").await;
+        }
+        page.paste("#config", "124M, batch 2").await;
+        says(page, "Fits: ").await;
+    });
+}
+
+#[test]
+fn the_largest_batch_is_the_same_from_any_start() {
+    tell("the_largest_batch_is_the_same_from_any_start", async |page| {
+        page.choose_card("GeForce RTX 4070").await;
+        page.paste("#config", "batch_size = 8").await;
+        let lead = "document.querySelector('.fixes:not(.stale) .fixes__lead')?.textContent";
+        for (batch, largest) in
+            [("8", "is 12"), ("12", "This is the largest batch_size"), ("13", "is 12"), ("64", "is 12")]
+        {
+            page.fill("#batch_size", batch).await;
+            page.until("the largest is 12", &format!("{lead}?.includes({largest:?})")).await;
+            let said: String = page.value(lead).await;
+            assert!(said.contains("13, 15 may fit") && said.contains("14 fails where 15 fits by 13 MiB"), "{said}");
+        }
+        page.fill("#batch_size", "8").await;
+        page.until("12 is offered", "document.querySelector('.fixes:not(.stale) [data-testid=apply-larger]')").await;
+        page.click("[data-testid=apply-larger]").await;
+        page.until("it fits", "document.querySelector('.verdict').dataset.outcome === 'fits'").await;
+    });
+}
+
+#[test]
+fn a_comment_of_ours_goes_with_its_value() {
+    tell("a_comment_of_ours_goes_with_its_value", async |page| {
+        page.open("1&gpu=RTX%204070&others=2GiB").await;
+        page.paste("#config", "batch_size= 64  # mine\ngradient_accumulation_steps = 1\n").await;
+        let offered = "document.querySelector('.fixes:not(.stale) [data-fix=micro_batch][data-fits=true]')";
+        let config = "document.querySelector('#config').value";
+        for _ in 0..2 {
+            page.until("fixes are offered", offered).await;
+            page.click("[data-fix=micro_batch] button").await;
+            page.until("the run fits", "document.querySelector('#verdict[data-fits=true]')").await;
+            let text: String = page.value(config).await;
+            assert!(text.starts_with("batch_size= 8  # mine  # headroom: fits"), "{text}");
+            assert_eq!(text.matches("# headroom:").count(), 2, "{text}");
+            // By hand the value is another, and what Headroom said of it is void.
+            page.fill("#batch_size", "64").await;
+            page.until("the comments are gone", &format!("!{config}.includes('# headroom:')")).await;
+            let text: String = page.value(config).await;
+            assert!(text.starts_with("batch_size= 64  # mine\n"), "{text}");
+            page.fill("#gradient_accumulation_steps", "1").await;
+        }
+    });
+}
+
+const PROCESS: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity \
+    of 11.69 GiB of which 20.00 MiB is free. Process 1234 has 10.00 GiB memory in use. Including non-PyTorch memory, this \
+    process has 1.67 GiB memory in use. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 52.00 MiB is reserved \
+    by PyTorch but unallocated.";
+const BATCH_64: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
+    capacity of 11.69 GiB of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. \
+    Of the allocated memory 6.78 GiB is allocated by PyTorch, and 73.00 MiB is reserved by PyTorch but unallocated.";
+
+#[test]
+fn diagnose_names_the_process_and_judges_no_defaults() {
+    tell("diagnose_names_the_process_and_judges_no_defaults", async |page| {
+        let address = format!("{}diagnose.html", page.address);
+        page.browser.driver.goto(&address).await.expect("the page opens");
+        page.until("the field is there", "document.querySelector('#message')").await;
+        page.paste("#message", PROCESS).await;
+        let sentence = "document.querySelector('[data-testid=explanation]')?.textContent";
+        page.until("it is named", &format!("{sentence}?.startsWith('Process 1234 holds 10.00 GiB')")).await;
+        assert!(!page.text("[data-testid=explanation]").await.contains("fragmentation"));
+
+        page.paste("#message", BATCH_64).await;
+        page.paste("#config", "124M, batch 64").await;
+        page.until("it is understood", "document.querySelector('[data-testid=agreement]')").await;
+        assert!(page.text("[data-testid=explanation]").await.contains("to the last digit"));
+        page.paste("#config", "my run, no idea").await;
+        page.until("it is refused", "document.querySelector('[data-testid=problems]')").await;
+        assert!(page.text("[data-testid=problems]").await.contains("No settings were found"));
+        assert!(!page.text("[data-testid=explanation]").await.contains("would fit"));
+
+        page.paste("#config", "python train.py config/my_config.py --gradient_accumulation_steps=1").await;
+        page.until("it is missing", "document.querySelector('[data-testid=unread]')").await;
+        open_named(page, "my_config.py", "batch_size = 64\n").await;
+        page.until("it is read", "document.querySelector('[data-testid=agreement]')").await;
+        page.open("").await;
+    });
+}

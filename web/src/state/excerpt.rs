@@ -1,0 +1,74 @@
+//! What a field shows of a text that is too long for it.
+
+/// The longest text, in bytes, that a field shows whole: browsers lay that out in a few milliseconds.
+pub const WHOLE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of the beginning and of the end that are shown of a longer one.
+const PART_BYTES: usize = 2048;
+
+/// A text as a field shows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Excerpt {
+    /// What the field shows.
+    pub text: String,
+    /// The size of the whole text, where only parts of it are shown.
+    pub n_bytes: Option<u64>,
+    /// Its lines; 0 where it is shown whole.
+    pub n_lines: u64,
+}
+
+/// Whether a field shows only parts of it.
+pub const fn is_long(text: &str) -> bool {
+    text.len() > WHOLE_BYTES_MAX
+}
+
+/// The text itself, or the beginning and the end of a long one.
+pub fn of(text: &str) -> Excerpt {
+    if !is_long(text) {
+        return Excerpt { text: text.to_owned(), ..Excerpt::default() };
+    }
+    let head = &text[..text.floor_char_boundary(PART_BYTES)];
+    let tail = &text[text.ceil_char_boundary(text.len() - PART_BYTES)..];
+    Excerpt {
+        text: format!("{head}\n\n[…]\n\n{tail}"),
+        n_bytes: Some(text.len() as u64),
+        n_lines: text.bytes().filter(|byte| *byte == b'\n').count() as u64 + 1,
+    }
+}
+
+/// The part of a text around the first place that has `words`, in any case, at most `bytes_max` long.
+pub fn around<'a>(text: &'a str, words: &str, bytes_max: usize) -> &'a str {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let at = text.to_ascii_lowercase().find(words).unwrap_or(0);
+    let start = text.floor_char_boundary(at.saturating_sub(bytes_max / 2).min(text.len() - bytes_max));
+    &text[start..text.floor_char_boundary(start + bytes_max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_a_field_can_show_is_shown_whole() {
+        let text = "x".repeat(WHOLE_BYTES_MAX);
+        assert_eq!(of(&text), Excerpt { text, ..Excerpt::default() });
+    }
+
+    #[test]
+    fn a_long_text_is_bounded_and_keeps_both_ends() {
+        let text = format!("first\n{}last", "ü = 1\n".repeat(1_000_000));
+        let shown = of(&text);
+        assert!(shown.text.len() < 3 * PART_BYTES, "{}", shown.text.len());
+        assert!(shown.text.starts_with("first\n") && shown.text.ends_with("last"));
+        assert_eq!((shown.n_bytes, shown.n_lines), (Some(text.len() as u64), 1_000_002));
+    }
+
+    #[test]
+    fn a_message_is_found_in_a_long_text() {
+        let text = format!("{}CUDA Out of memory. Tried{}", "ü".repeat(100_000), "x".repeat(300_000));
+        let part = around(&text, "out of memory", 10_000);
+        assert!(part.len() <= 10_000 && part.contains("CUDA Out of memory. Tried"));
+        assert_eq!(around("short", "out of memory", 10), "short");
+    }
+}
