@@ -150,7 +150,7 @@ fn training_and_diagnosis_take_settings_apart_too() {
 
 #[test]
 fn quiet_silences_notes_and_never_data_or_errors() {
-    let plan = ["plan", "config/broken.py", "--gpu=RTX 4090", "--compile=False", "--batch_size=1"];
+    let plan = ["plan", "--json", "--gpu=Tesla T4", "--dtype=bfloat16", "--compile=False", "--batch_size=1"];
     let loud = run(&plan);
     assert!(!loud.stderr.is_empty());
     for quiet in ["--quiet", "-q"] {
