@@ -183,6 +183,11 @@ impl Foreman {
     pub fn stop(&self, id: &str) -> Result<Run, Error> {
         let inner = &self.0;
         let now_ms = now_ms();
+        let run = inner.archive.run(id)?;
+        if inner.outlives_its_watcher(&run) {
+            ask_by_file(&own_folder(&run)?, false)?;
+            return Ok(run);
+        }
         match inner.archive.stop(id, now_ms)? {
             Asked::Runs { before_ms: Some(before_ms), .. } if now_ms.saturating_sub(before_ms) < STOP_MS => {}
             Asked::Runs { watcher, before_ms } => inner.ask_to_end(id, watcher.as_ref(), before_ms.is_some())?,
@@ -209,6 +214,10 @@ impl Foreman {
         let is_saved = saved::read(&folder).is_some();
         if !is_saved && run.status.cause() != Some(Cause::Unqueued) {
             return Err(Error::NothingSaved(id.to_owned()));
+        }
+        if inner.outlives_its_watcher(&run) {
+            // It saves and ends, which gives its device to the run that goes on from there.
+            ask_by_file(&folder, false)?;
         }
         let order = run.order.clone().unwrap_or_default();
         can_train(&inner.devices(), order.device.as_deref().unwrap_or_default())?;
@@ -261,8 +270,14 @@ impl Inner {
                 return Ok(());
             }
         }
-        let folder = own_folder(&self.archive.run(id)?)?;
-        stop::ask(&place::stop(&folder), is_again).map_err(|error| Error::Folder { folder, error })
+        ask_by_file(&own_folder(&self.archive.run(id)?)?, is_again)
+    }
+
+    /// Whether a run trains on though its watcher is gone: its device is taken, which the trainer holds as well.
+    fn outlives_its_watcher(&self, run: &Run) -> bool {
+        let device = run.order.as_ref().and_then(|order| order.device.as_deref());
+        let is_taken = |device| matches!(place::take(&self.data, device), Ok(None));
+        run.status == RunStatus::Lost && device.is_some_and(is_taken)
     }
 
     /// What can train, cards first, and then what cannot. Waits where the driver has to be asked.
@@ -299,6 +314,11 @@ impl Inner {
         let order = Order { config: order.config, dataset: Some(dataset), device: Some(device), name: Some(name) };
         Ok((config, order))
     }
+}
+
+/// Asks a run for its end by the file that it looks for in its folder.
+fn ask_by_file(folder: &Path, at_once: bool) -> Result<(), Error> {
+    stop::ask(&place::stop(folder), at_once).map_err(|error| Error::Folder { folder: folder.to_owned(), error })
 }
 
 /// Refuses a device that is there and cannot train.

@@ -30,7 +30,31 @@ pub use disk::disk;
 pub use limits::raise_open_files;
 pub use process::Process;
 
-use std::fs::File;
+use std::{
+    env,
+    ffi::OsStr,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+/// Whether a command's first word starts this program, under whatever name: by a link, by another name of its file, or by
+/// the search path.
+pub fn is_this_program(word: &OsStr) -> bool {
+    let Ok(this) = env::current_exe() else { return false };
+    let path = Path::new(word);
+    let folders = || env::var_os("PATH").map(|list| env::split_paths(&list).collect::<Vec<PathBuf>>());
+    let found = match path.components().count() {
+        1 => folders().unwrap_or_default().into_iter().map(|folder| folder.join(path)).find(|path| path.is_file()),
+        _ => Some(path.to_owned()),
+    };
+    let Some(found) = found else { return false };
+    let is_one_path = || fs::canonicalize(&found).ok().is_some_and(|found| fs::canonicalize(&this).ok() == Some(found));
+    let is_one_file = || match (File::open(&found), File::open(&this)) {
+        (Ok(found), Ok(this)) => is_same(&found, &this),
+        _ => false,
+    };
+    is_one_path() || is_one_file()
+}
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

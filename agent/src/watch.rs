@@ -175,8 +175,16 @@ pub fn run(
         told_to_end.is_some()
     };
     mailbox.rest(interrupted, || say(STILL_READ));
+    // Whoever interrupts the wait leaves what a relay still has.
+    let is_cut = told_to_end.is_some() && mailbox.is_open();
     mailbox.close();
-    let left = reader.and_then(|reader| reader.join().ok()).map(|journal| journal.end(ending, started.elapsed()));
+    let end = |mut journal: Journal| {
+        if is_cut {
+            journal.lines_left_out();
+        }
+        journal.end(ending, started.elapsed())
+    };
+    let left = reader.and_then(|reader| reader.join().ok()).map(end);
     let (ended, record) = left.unzip();
     let asked_to_end = attendant.was_asked_to_end();
     Ok(Watched { id, ended, ending, asked_to_end, record, told_to_end })

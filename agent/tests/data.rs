@@ -194,7 +194,7 @@ fn what_cannot_be_prepared_is_said_and_leaves_nothing() {
 #[test]
 fn an_endless_device_is_read_up_to_a_bound() {
     let folder = Temporary::new("endless");
-    let said = folder.fails(&["/dev/zero", "--out=out"]);
+    let said = folder.fails(&["/dev/zero", "--out=out"], 1);
     assert_eq!(
         said,
         "headroom: cannot read /dev/zero: a pipe or a device may give 1 GiB at most\n\n\

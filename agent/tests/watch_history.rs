@@ -102,7 +102,7 @@ fn exported(history: &TempDir) -> Vec<String> {
 
 #[test]
 fn every_printed_iteration_is_kept_however_fast_it_comes() {
-    const N: usize = 100_000;
+    const N: usize = 300_000;
     let history = folder();
     let script = format!(
         "i=0; while [ $i -lt 5 ]; do echo \"iter $i: loss 4.5, time 1.00ms, mfu 1.00%\"; i=$((i+1)); done; \

@@ -123,6 +123,8 @@ const TEXT_KEY: &str = "headroom.text";
 const MESSAGE_KEY: &str = "headroom.message";
 const CONFIG_KEY: &str = "headroom.config";
 const DEMO_KEY: &str = "headroom.demo";
+/// The longest text that is kept: a store of a few megabytes is all there is, and writing into it takes its time.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 const TEXT_OF_KEY: &str = "headroom.text_of";
 const GPU_KEY: &str = "headroom.gpu";
 
@@ -169,7 +171,9 @@ pub fn keep_text(fragment: &str, text: &str) {
         // A text that does not fit into the storage leaves none behind, rather than another's.
         let _ = storage.remove_item(TEXT_KEY);
         let _ = storage.set_item(TEXT_OF_KEY, fragment);
-        let _ = storage.set_item(TEXT_KEY, text);
+        if text.len() <= KEPT_BYTES_MAX {
+            let _ = storage.set_item(TEXT_KEY, text);
+        }
     }
 }
 

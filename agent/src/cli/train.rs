@@ -113,6 +113,7 @@ impl Start {
             peak_flops: ready.peak_flops,
             is_peak_measured: matches!(self.engine, Engine::Cpu { .. }),
             on_save_error: request.on_save_error,
+            save_every: request.save_every,
         };
         let mut unread = None;
         let ending = run.run(stop, &mut |event| {

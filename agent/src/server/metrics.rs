@@ -26,7 +26,7 @@ use headroom_shared::protocol::{
     state::State,
 };
 
-use super::{archive::asked, faults::Fault, hub::Latest, socket::RUNS_IN_HELLO};
+use super::{archive::asked, faults::Fault, hub::Latest, secrets, socket::RUNS_IN_HELLO};
 use crate::clock::now_ms;
 use text::{Samples, Value};
 
@@ -103,7 +103,9 @@ fn families() -> impl Iterator<Item = &'static Family> {
 pub async fn answer(Extract(state): Extract<Arc<super::State>>) -> Response {
     // Where history cannot be read there are no runs and no price to tell of, and a metric says that it is paused.
     let asked = asked(&state.archive, |archive| Ok((archive.runs(RUNS_IN_HELLO)?, archive.settings()?)));
-    let (runs, settings) = asked.await.map_or((vec![], None), |(runs, settings)| (runs, Some(settings)));
+    let (mut runs, settings) = asked.await.map_or((vec![], None), |(runs, settings)| (runs, Some(settings)));
+    // Their names are labels, and what scrapes them has the scope view.
+    runs.iter_mut().for_each(|run| secrets::in_place(&mut run.name));
     let Latest { telemetry, slow } = state.hub.latest();
     let text = render(&Snapshot {
         version: env!("CARGO_PKG_VERSION"),

@@ -180,7 +180,8 @@ fn command(words: &mut [String]) {
     }
 }
 
-fn in_place(said: &mut String) {
+/// Redacts a text where it is.
+pub fn in_place(said: &mut String) {
     if let Cow::Owned(redacted) = text(said) {
         *said = redacted;
     }

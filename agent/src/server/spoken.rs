@@ -4,7 +4,7 @@
 //! History and the hub hold English, and numbers beside it. A sentence is put in another language where it leaves, so
 //! that what was kept yesterday is read in the language of today.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     extract::{FromRequestParts, ws::Utf8Bytes},
@@ -257,8 +257,8 @@ impl Worded for ServerMessage {
 #[derive(Clone, Debug)]
 pub struct Texts {
     /// With secrets redacted.
-    view: [Utf8Bytes; LANGUAGES.len()],
-    control: [Utf8Bytes; LANGUAGES.len()],
+    view: Arc<[Utf8Bytes; LANGUAGES.len()]>,
+    control: Arc<[Utf8Bytes; LANGUAGES.len()]>,
 }
 
 impl Texts {
@@ -267,21 +267,21 @@ impl Texts {
         let control = Self::of_languages(message);
         let mut redacted = message.clone();
         redacted.redact();
-        let view = if redacted == *message { control.clone() } else { Self::of_languages(&redacted) };
+        let view = if redacted == *message { Arc::clone(&control) } else { Self::of_languages(&redacted) };
         Self { view, control }
     }
 
-    fn of_languages<T: Clone + Serialize + Worded>(message: &T) -> [Utf8Bytes; LANGUAGES.len()] {
+    fn of_languages<T: Clone + Serialize + Worded>(message: &T) -> Arc<[Utf8Bytes; LANGUAGES.len()]> {
         let english = encoded(message);
         let has_words = message.has_words();
-        std::array::from_fn(|language| {
+        Arc::new(std::array::from_fn(|language| {
             if language == 0 || !has_words {
                 return english.clone();
             }
             let mut said = message.clone();
             said.word(Spoken::of(language));
             encoded(&said)
-        })
+        }))
     }
 
     /// It in a language, as its scope reads it.
@@ -325,7 +325,7 @@ mod tests {
     fn what_has_no_sentence_is_encoded_once() {
         let event = |what| ServerMessage::Event(Event { id: 1, time_ms: 2, run: None, what });
         let texts = Texts::of(&event(What::CardLost { gpu: "GPU-1".to_owned() }));
-        let mut all = texts.view.iter().chain(&texts.control);
+        let mut all = texts.view.iter().chain(&*texts.control);
         assert!(all.all(|text| text.as_ptr() == texts.view[0].as_ptr()), "it is the same place");
         let message = "The driver reported Xid 79 of its card: the GPU has fallen off the bus.".to_owned();
         let texts = Texts::of(&event(What::RunExplained { message, xid: Some(79) }));

@@ -27,6 +27,8 @@ const EVENTS_BYTES_MAX: usize = 64 << 20;
 const ITERATIONS_BYTES_MAX: usize = EVENTS_BYTES_MAX / 4 * 3;
 /// Lines of figures that wait at most: what the fastest program prints in seconds. They take 64 MB.
 const PRINTED_MAX: usize = 400_000;
+/// How long a line waits for room at most while nothing is written.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 /// What an event takes beside its text.
 const EVENT_BYTES: usize = 256;
 
@@ -95,6 +97,8 @@ struct Inner {
     events: Lane<Arc<Waiting>>,
     events_bytes: usize,
     printed: VecDeque<Unwritten>,
+    /// Nothing was written for as long as a line waits.
+    is_stuck: bool,
     inventory: Arc<Vec<Gpu>>,
     n_lost: u64,
     suspect: bool,
@@ -117,6 +121,7 @@ pub struct Written {
 pub struct Queue {
     inner: Mutex<Inner>,
     stopped: Condvar,
+    written: Condvar,
     /// How long the program has run.
     clock: Option<fn() -> Duration>,
 }
@@ -131,12 +136,13 @@ impl Queue {
             events: Lane::new(),
             events_bytes: 0,
             printed: VecDeque::new(),
+            is_stuck: false,
             inventory: Arc::default(),
             n_lost: 0,
             suspect: false,
             stop: false,
         };
-        Self { inner: Mutex::new(inner), stopped: Condvar::new(), clock: None }
+        Self { inner: Mutex::new(inner), stopped: Condvar::new(), written: Condvar::new(), clock: None }
     }
 
     /// Of readings that are put in as they are read, with a clock that only goes on: the wall clock may be set.
@@ -184,7 +190,8 @@ impl Queue {
 
     /// Puts slow readings in; the oldest make room.
     pub fn push_slow(&self, slow: Arc<Slow>) {
-        let waits = self.waits(Arc::clone(&slow), slow.time_ms);
+        let time_ms = slow.time_ms;
+        let waits = self.waits(slow, time_ms);
         let mut inner = self.lock();
         if inner.slow.items.len() == SLOW_MAX {
             inner.slow.pop();
@@ -213,9 +220,17 @@ impl Queue {
         inner.events.items.push_back(Arc::new(Waiting { time_ms, run: run.map(str::to_owned), what, json, told }));
     }
 
-    /// Puts a line of figures in; where there is no room it is counted as left out.
+    /// Puts a line of figures in. Where there is no room it waits as long as history is written, and counts the line as
+    /// left out otherwise: who reads what a run printed may wait, and the run does not.
     pub fn push_printed(&self, at_ms: u64, run: &Arc<str>, figures: Figures) {
         let mut inner = self.lock();
+        if inner.printed.len() >= PRINTED_MAX && !inner.is_stuck {
+            let is_full = |inner: &mut Inner| inner.printed.len() >= PRINTED_MAX;
+            let waited = self.written.wait_timeout_while(inner, WRITTEN_WITHIN, is_full);
+            let (now, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            inner = now;
+            inner.is_stuck = waited.timed_out();
+        }
         let has_room = inner.printed.len() < PRINTED_MAX;
         let left_out = match figures {
             Figures::LeftOut(n) => n,
@@ -271,6 +286,8 @@ impl Queue {
     /// Takes out what is written.
     pub fn wrote(&self, written: Written) {
         let mut inner = self.lock();
+        inner.is_stuck = false;
+        self.written.notify_all();
         while inner.telemetry.n_gone < written.telemetry && inner.telemetry.pop().is_some() {}
         while inner.slow.n_gone < written.slow && inner.slow.pop().is_some() {}
         while inner.events.n_gone < written.events {

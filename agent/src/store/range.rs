@@ -155,7 +155,7 @@ fn of_points(subject: Subject<'_>, (from_ms, to_ms): (u64, u64), step_ms: u64, p
 fn parts(connection: &Connection, group: Group, from_ms: u64, to_ms: u64) -> rusqlite::Result<Vec<Part>> {
     let spans = spans::all(connection)?;
     let mut parts = Vec::new();
-    let mut left = spans::without(&[from_ms..to_ms], &[]);
+    let mut left = spans::without(std::slice::from_ref(&(from_ms..to_ms)), &[]);
     for resolution in Resolution::ALL {
         let cut_ms = spans::cut_at(connection, resolution, group)?;
         let mut kept = spans::kept(&spans, cut_ms);

@@ -191,7 +191,7 @@ fn cut(transaction: &Transaction<'_>, resolution: Resolution, group: Group, cut_
     }
     let table = resolution.table(group);
     let kept = spans::kept(&spans, cut_ms);
-    for Range { start, end } in spans::without(&[0..u64::MAX], &kept) {
+    for Range { start, end } in spans::without(std::slice::from_ref(&(0..u64::MAX)), &kept) {
         let range = [to_sql(start), to_sql(end)];
         if resolution == Resolution::Full {
             transaction.execute(&format!("DELETE FROM {table} WHERE time_ms >= ?1 AND time_ms < ?2"), range)?;

@@ -43,7 +43,7 @@ pub mod most {
 }
 
 /// A value as a reading, where a card can have it.
-pub fn plausible<T: PartialOrd>(value: T, most: T) -> Reading<T> {
+pub fn plausible<T: Copy + PartialOrd>(value: T, most: T) -> Reading<T> {
     if value <= most { Reading::Is(value) } else { Reading::missing(Why::Implausible) }
 }
 
@@ -69,7 +69,7 @@ impl Answers {
     }
 
     /// An answer as a reading, where a card can have so much.
-    pub fn bounded<T: PartialOrd>(&mut self, answer: Result<T, NvmlError>, most: T) -> Reading<T> {
+    pub fn bounded<T: Copy + PartialOrd>(&mut self, answer: Result<T, NvmlError>, most: T) -> Reading<T> {
         match self.reading(answer) {
             Reading::Is(value) => plausible(value, most),
             missing => missing,

@@ -239,6 +239,8 @@ pub struct Run<'a> {
     pub is_peak_measured: bool,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
+    /// The longest time from one checkpoint to the next; none where evaluations alone save.
+    pub save_every: Option<Duration>,
 }
 
 impl Run<'_> {
@@ -250,6 +252,7 @@ impl Run<'_> {
         let mut pace = Pace::new(&self);
         let mut losses = Losses::new(self.gpt.vocab_size());
         let mut evaluated_at = None;
+        let mut saved = Instant::now();
         loop {
             let iter = self.state.iter_num;
             if iter.is_multiple_of(self.settings.eval_interval) {
@@ -259,6 +262,9 @@ impl Run<'_> {
                 }
                 evaluated_at = Some(iter);
                 pace.evaluated(start.elapsed());
+                if self.kept == Some(iter) {
+                    saved = Instant::now();
+                }
                 if iter == 0 && self.settings.eval_only {
                     return Ok(Ending::Done { kept: self.kept });
                 }
@@ -269,12 +275,19 @@ impl Run<'_> {
                 }
                 // nanoGPT leaves what it learnt since its last evaluation.
                 if self.settings.always_save_checkpoint && evaluated_at != Some(iter) && pace.iteration.is_some() {
-                    self.save_or_fail(tell)?;
+                    self.save_and_tell(OnSaveError::Stop, tell)?;
                 }
                 return Ok(Ending::Done { kept: self.kept });
             }
             if stop.load(Ordering::Relaxed) {
                 return self.stopped(&losses, tell);
+            }
+            if self.save_every.is_some_and(|every| saved.elapsed() >= every) && self.kept != Some(iter) {
+                // What has forgotten most of it is no checkpoint.
+                if losses.forgetting().is_none() {
+                    self.save_and_tell(self.on_save_error, tell)?;
+                }
+                saved = Instant::now();
             }
             let start = Instant::now();
             let (loss, learning_rate, gradient_norm) = self.iterate(iter)?;
@@ -357,12 +370,19 @@ impl Run<'_> {
             tell(Event::NotSaved { iter, why: self.worth_nothing(lost) });
             return Ok(ControlFlow::Continue(()));
         }
+        self.save_and_tell(self.on_save_error, tell)?;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Saves, and tells whether that worked.
+    fn save_and_tell(&mut self, on_error: OnSaveError, tell: &mut dyn FnMut(Event)) -> Result<(), RunError> {
+        let iter = self.state.iter_num;
         match self.save()? {
             Ok(Written { bytes }) => tell(Event::Saved { iter, bytes }),
-            Err(error) if self.on_save_error == OnSaveError::Stop => return Err(RunError::Checkpoint { error, iter }),
+            Err(error) if on_error == OnSaveError::Stop => return Err(RunError::Checkpoint { error, iter }),
             Err(error) => tell(Event::NotSaved { iter, why: why(&error) }),
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(())
     }
 
     /// nanoGPT's `estimate_loss` of one half of the data; none where it is to stop before all of it is read.
@@ -437,13 +457,6 @@ impl Run<'_> {
         };
         self.trainer.update(adamw).map_err(|error| self.failed(error))?;
         Ok((loss, learning_rate, norm))
-    }
-
-    fn save_or_fail(&mut self, tell: &mut dyn FnMut(Event)) -> Result<(), RunError> {
-        let iter = self.state.iter_num;
-        let Written { bytes } = self.save()?.map_err(|error| RunError::Checkpoint { error, iter })?;
-        tell(Event::Saved { iter, bytes });
-        Ok(())
     }
 
     /// Writes a checkpoint; inside, what the disk says. Outside is for whom there is nothing to be written of.

@@ -169,10 +169,15 @@ impl Journal {
         let (mut lines, mut reader) = std::mem::take(&mut self.streams[stream as usize]);
         if copied.gap {
             lines.gap();
-            self.record.printed(&self.settings.id, Figures::LeftOut(1));
+            self.lines_left_out();
         }
         lines.push(&copied.bytes, |line| self.line(stream, &mut reader, line, now));
         self.streams[stream as usize] = (lines, reader);
+    }
+
+    /// Some of what was printed was not read: at least a line, perhaps of figures.
+    pub fn lines_left_out(&mut self) {
+        self.record.printed(&self.settings.id, Figures::LeftOut(1));
     }
 
     /// Time passes.
@@ -352,7 +357,7 @@ impl Journal {
         self.has_figures = true;
         self.tail.went_on(now);
         // Standard output may have both streams: what came before figures is no last word.
-        self.last_words[Stream::Out as usize] = LastWords::default();
+        self.last_words[Stream::Out as usize].clear();
         self.progress(now);
     }
 

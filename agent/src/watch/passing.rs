@@ -54,6 +54,8 @@ struct Held {
     /// Of those, the ones whose reader has not taken what came.
     n_writing: usize,
     last: Instant,
+    /// The reader of copies is at work on what it took.
+    is_read: bool,
     /// Nothing comes any more.
     closed: bool,
 }
@@ -67,10 +69,23 @@ pub struct Copied {
     pub bytes: Vec<u8>,
 }
 
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.copies.iter().all(|copy| copy.bytes.is_empty())
+    }
+}
+
 impl Mailbox {
     /// An empty one.
     pub fn new() -> Arc<Self> {
-        let held = Held { copies: Default::default(), n_open: 0, n_writing: 0, last: Instant::now(), closed: false };
+        let held = Held {
+            copies: Default::default(),
+            n_open: 0,
+            n_writing: 0,
+            last: Instant::now(),
+            is_read: false,
+            closed: false,
+        };
         Arc::new(Self { held: Mutex::new(held), changed: Condvar::new() })
     }
 
@@ -81,11 +96,19 @@ impl Mailbox {
 
     /// Takes what came of both streams, or waits for it; `None` where nothing comes any more.
     pub fn take(&self, wait: Duration) -> Option<[Copied; 2]> {
-        let is_idle = |held: &mut Held| !held.closed && held.copies.iter().all(|copy| copy.bytes.is_empty());
+        let is_idle = |held: &mut Held| !held.closed && held.is_empty();
+        let mut held = self.lock();
+        if mem::take(&mut held.is_read) {
+            held.last = Instant::now();
+        }
         let (mut held, _) =
-            self.changed.wait_timeout_while(self.lock(), wait, is_idle).unwrap_or_else(PoisonError::into_inner);
-        let is_empty = held.copies.iter().all(|copy| copy.bytes.is_empty());
-        (!held.closed || !is_empty).then(|| mem::take(&mut held.copies))
+            self.changed.wait_timeout_while(held, wait, is_idle).unwrap_or_else(PoisonError::into_inner);
+        held.is_read = !held.is_empty();
+        let taken = (!held.closed || held.is_read).then(|| mem::take(&mut held.copies));
+        drop(held);
+        // There is room for what a relay keeps.
+        self.changed.notify_all();
+        taken
     }
 
     /// Nothing comes any more; what came can still be taken.
@@ -95,7 +118,7 @@ impl Mailbox {
     }
 
     /// Keeps a copy that a relay gives, and waits while there is much of it: the relay keeps what follows.
-    pub fn put(&self, stream: Stream, new: Copied) {
+    pub fn put(&self, stream: Stream, new: &Copied) {
         let mut held = self.lock();
         held.last = Instant::now();
         loop {
@@ -124,6 +147,11 @@ impl Mailbox {
     /// Whether a reader of ours has not taken what came.
     pub fn is_writing(&self) -> bool {
         self.lock().n_writing > 0
+    }
+
+    /// Whether some stream has not ended.
+    pub fn is_open(&self) -> bool {
+        self.lock().n_open > 0
     }
 
     /// Counts a stream that begins, or ends.
@@ -158,15 +186,17 @@ impl Mailbox {
         let mut say = Some(say);
         loop {
             let held = self.lock();
-            let is_quiet = held.last.max(start).elapsed() > QUIET;
-            if held.n_open == 0 || (held.n_writing == 0 && is_quiet) {
+            let is_idle = held.n_writing == 0 && held.is_empty() && !held.is_read;
+            let silent = held.last.max(start).elapsed();
+            if held.n_open == 0 || (is_idle && silent > QUIET) {
                 return;
             }
             drop(self.changed.wait_timeout(held, LOOK));
             if interrupted() {
                 return;
             }
-            if start.elapsed() > SAY_AFTER
+            if is_idle
+                && start.elapsed() > SAY_AFTER
                 && let Some(say) = say.take()
             {
                 say();

@@ -22,7 +22,7 @@ use std::{
 
 use super::{
     log::Log,
-    passing::{COPY_BYTES_MAX, Copied, Mailbox, Stream, pass_on},
+    passing::{Copied, Mailbox, Stream, pass_on},
 };
 use crate::platform::{CAN_RELAY, name_process, our_outputs, own_session, pipe};
 
@@ -42,6 +42,8 @@ const COPY_AFTER_GAP: u8 = b'g';
 /// The stream's reader has not taken yet what was written.
 const WRITING: u8 = b'w';
 
+/// Bytes of a piece at most.
+const PIECE_BYTES_MAX: usize = 64 << 10;
 /// How often a relay says that it is still writing.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
@@ -131,12 +133,12 @@ fn read_pieces(mut copies: impl Read, stream: Stream, mailbox: &Mailbox) -> io::
                 let mut length = [0; 4];
                 copies.read_exact(&mut length)?;
                 let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-                if length > COPY_BYTES_MAX {
+                if length > PIECE_BYTES_MAX {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
                 let mut bytes = vec![0; length];
                 copies.read_exact(&mut bytes)?;
-                mailbox.put(stream, Copied { gap: kind[0] == COPY_AFTER_GAP, bytes });
+                mailbox.put(stream, &Copied { gap: kind[0] == COPY_AFTER_GAP, bytes });
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
@@ -181,11 +183,12 @@ fn copy_on(mut copies: impl Write, mailbox: &Mailbox) -> io::Result<()> {
             }
             continue;
         }
-        let Ok(length) = u32::try_from(copied.bytes.len()) else { continue };
-        let mut head = [if copied.gap { COPY_AFTER_GAP } else { COPY }; 5];
-        head[1..].copy_from_slice(&length.to_le_bytes());
-        copies.write_all(&head)?;
-        copies.write_all(&copied.bytes)?;
+        for (i, bytes) in copied.bytes.chunks(PIECE_BYTES_MAX).enumerate() {
+            let kind = if copied.gap && i == 0 { COPY_AFTER_GAP } else { COPY };
+            let [a, b, c, d] = u32::try_from(bytes.len()).unwrap_or(0).to_le_bytes();
+            copies.write_all(&[kind, a, b, c, d])?;
+            copies.write_all(bytes)?;
+        }
     }
     Ok(())
 }

@@ -89,7 +89,11 @@ impl Owner {
 
     /// The same, with more said to the program before it starts.
     fn serve_with(&self, prepare: impl FnOnce(&mut Command)) -> Agent<'_> {
-        let mut command = headroom();
+        self.serve_by(headroom(), prepare)
+    }
+
+    /// The same by another command.
+    fn serve_by(&self, mut command: Command, prepare: impl FnOnce(&mut Command)) -> Agent<'_> {
         command.env("XDG_RUNTIME_DIR", self.history.path());
         prepare(&mut command);
         command.args(["serve", "--listen", "127.0.0.1:0", "--train"]).arg(self.train.path());
@@ -319,6 +323,29 @@ fn a_run_is_ordered_stopped_gone_on_with_and_deleted() {
     assert_eq!(agent.asked("GET", &format!("/api/runs/{second}"), "", "").0, 404);
 }
 
+#[test]
+fn an_early_failure_has_its_reason_whatever_the_program_is_called() {
+    let owner = Owner::new();
+    let program = headroom().get_program().to_owned();
+    let renamed = owner.train.path().join("rig-tool");
+    if fs::hard_link(&program, &renamed).is_err() {
+        fs::copy(&program, &renamed).expect("a file");
+    }
+    let mut command = Command::new(&renamed);
+    command.stdin(Stdio::null()).env_remove("CUDA_VISIBLE_DEVICES").env("HF_HUB_CACHE", "none");
+    let agent = owner.serve_by(command, |_| {});
+    let first = agent.order(&json!({ "config": "long.py", "device": "cpu" }));
+    agent.comes(&first, "saved", is_saved);
+    let second = agent.order(&json!({ "config": "short.py", "device": "cpu" }));
+    fs::rename(owner.train.path().join("data/fox"), owner.train.path().join("fox")).expect("it is moved");
+    agent.stop(&first);
+    agent.comes(&first, "stopped", was_stopped);
+    let failed = agent.comes(&second, "failed", has_ended(1));
+    let why = failed["explanation"].as_str().unwrap_or_default();
+    assert!(failed["command"][0].as_str().is_some_and(|program| program.ends_with("rig-tool")), "{failed}");
+    assert!(why.contains("fox") && !why.starts_with("headroom: "), "{failed}");
+}
+
 /// As the agent asks where the system has no signals; what a wish before left does not end it again.
 #[test]
 fn a_file_in_its_folder_asks_a_run_to_end() {
@@ -406,8 +433,20 @@ fn who_watches_dies_and_the_device_is_given_on_when_the_trainer_has_ended() {
         .expect("a parent");
     kill_9(&json!(watcher));
     agent.comes(&first, "lost", is("lost"));
-    // The trainer meets a closed pipe, saves and ends; only then is it the next one's turn.
+    // The trainer goes on and saves, and its device is its own.
+    let ckpt = out(&owner, &first).join("ckpt.safetensors");
+    let saved_at = || fs::metadata(&ckpt).and_then(|data| data.modified()).expect("a checkpoint");
+    let before = saved_at();
+    eventually("another checkpoint", || (saved_at() > before).then_some(()));
+    assert_eq!(agent.run(&next)["status"]["state"], "queued");
+    // Asked to end it saves and ends; only then is it the next one's turn.
+    agent.stop(&first);
     agent.comes(&next, "done", has_ended(0));
     eventually("the trainer's end", || (!Path::new(&format!("/proc/{trainer}")).exists()).then_some(()));
     assert_eq!(agent.asked("POST", &format!("/api/runs/{first}/stop"), "", "").0, 409, "there is nobody to stop");
+    // The run goes on from what it saved, watched again.
+    agent.json("POST", &format!("/api/runs/{first}/resume"), &Value::Null, 202);
+    agent.comes(&first, "going on", |run| is("running")(run) && iter(run) > 0);
+    agent.stop(&first);
+    agent.comes(&first, "stopped", was_stopped);
 }

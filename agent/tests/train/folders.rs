@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Write},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -57,11 +57,10 @@ fn on_small_disk(folder: &Path, mount: &str, args: &[&str]) -> Option<Output> {
     const MOUNTED: &str = "on a small disk";
     let skip = |why: &str| {
         const NAME: &str = "folders::a_disk_that_is_too_small_is_known_before_the_run";
-        eprintln!("skipped {NAME}: {why}");
+        writeln!(io::stderr(), "skipped {NAME}: {why}").expect("it is open");
         if let Some(list) = std::env::var_os("HEADROOM_SKIPS") {
             let list = fs::OpenOptions::new().append(true).create(true).open(list);
-            std::io::Write::write_all(&mut list.expect("a list"), format!("{NAME}: {why}\n").as_bytes())
-                .expect("a list");
+            writeln!(list.expect("a list"), "{NAME}: {why}").expect("a list");
         }
         None
     };
@@ -73,7 +72,9 @@ fn on_small_disk(folder: &Path, mount: &str, args: &[&str]) -> Option<Output> {
     let output = command.args(args).current_dir(folder).stdin(Stdio::null()).output();
     match output {
         Err(error) => skip(&format!("unshare cannot be run: {error}")),
-        Ok(output) if !said(&output).contains(MOUNTED) => skip(&said(&output)),
+        Ok(output) if !said(&output).contains(MOUNTED) => {
+            skip(said(&output).lines().next().unwrap_or("it prints nothing"))
+        }
         Ok(output) => Some(output),
     }
 }
@@ -212,7 +213,32 @@ fn the_best_checkpoint_stays_when_a_later_one_is_saved() {
     assert!(!path(BEST).exists());
 }
 
+#[test]
+fn a_run_saves_after_the_time_that_was_named() {
+    let folder = folder();
+    let more = ["--max_iters=1000000000", "--eval_interval=1000000000", "--save-every=1s"];
+    let mut child = tiny(folder.path(), &more).spawn().expect("it starts");
+    let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut saved = stdout.lines().map(|line| line.expect("text")).filter_map(|line| {
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        line.get("saved_bytes").and_then(|_| line["iter"].as_u64())
+    });
+    let (first, second) = (saved.next().expect("it saves"), saved.next().expect("it saves again"));
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    assert!(0 < first && first < second, "{first} and {second}");
+    let last = format!("--max_iters={}", second + 1);
+    let resume = ["--init_from=resume", "--eval_interval=1000000000", "--log_interval=1", &last];
+    let resumed = finished(&mut tiny(folder.path(), &resume));
+    // The kill may have come after a third one.
+    assert!(losses(&resumed.stdout).keys().next().is_none_or(|iter| *iter == second), "{second}");
+    for time in ["0s", "10", "m", "-1s", "1d", "99999999999s"] {
+        refused(&mut tiny(folder.path(), &["--save-every", time]), 2, &["is no time, as in 90s, 10m or 2h"]);
+    }
+}
+
 /// A folder as earlier versions left it has one checkpoint, without its own validation loss.
+#[cfg(unix)]
 #[test]
 fn a_folder_of_an_earlier_version_can_be_resumed() {
     let folder = folder();
@@ -223,11 +249,20 @@ fn a_folder_of_an_earlier_version_can_be_resumed() {
     assert!(bytes.windows(8).any(|window| window == b"val_loss"));
     without_val_loss(&path, &bytes);
     finished(&mut headroom(folder.path(), &["sample", "--ckpt=out", "--max-new-tokens=3"]));
+    fs::create_dir(folder.path().join("old")).expect("space");
+    fs::copy(&path, folder.path().join("old").join(LAST)).expect("space");
     let rest = losses(&finished(&mut tiny(folder.path(), &["--max_iters=8", "--init_from=resume"])).stdout);
     assert_eq!(rest, whole.into_iter().filter(|(iter, _)| *iter > 4).collect());
+    // It may be the best one, and is kept.
+    let resume = ["--init_from=resume", "--out_dir=old", "--max_iters=1000000", "--eval_interval=1000000000"];
+    let old = fs::read(folder.path().join("old").join(LAST)).expect("a checkpoint");
+    assert_eq!(interrupted(folder.path(), &resume).status.code(), Some(130));
+    let [best, last] = [BEST, LAST].map(|name| fs::read(folder.path().join("old").join(name)).expect("a checkpoint"));
+    assert!(best == old && last != old);
 }
 
 /// Takes the field out of a checkpoint's header, and gives the header its checksum anew.
+#[cfg(unix)]
 fn without_val_loss(path: &Path, bytes: &[u8]) {
     let prefix = usize::try_from(u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))).expect("small");
     let (header, data) = bytes[8..].split_at(prefix);

@@ -50,6 +50,19 @@ pub struct Emulator {
     /// Goes on at every barrier: what is told of an access is when, in this.
     tick: u32,
     stacks: Vec<DefaultStack>,
+    /// What the host did to the memory, where somebody wants to know.
+    changes: Option<Vec<Change>>,
+}
+
+/// What the host did to the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It allocated so many bytes at an address.
+    Allocated(u64, u64),
+    /// It freed what begins at an address.
+    Freed(u64),
+    /// It wrote so many bytes at an address.
+    Written(u64, u64),
 }
 
 impl std::fmt::Debug for Emulator {
@@ -62,7 +75,14 @@ impl Emulator {
     /// A card whose threads run in an order by a seed; by seed 0 in that of their numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { memory: Memory::default(), random: fastrand::Rng::with_seed(seed), seed, tick: 1, stacks: vec![] }
+        Self {
+            memory: Memory::default(),
+            random: fastrand::Rng::with_seed(seed),
+            seed,
+            tick: 1,
+            stacks: vec![],
+            changes: None,
+        }
     }
 
     /// Lets the threads of launches from now on run in another order; its memory stays.
@@ -73,12 +93,33 @@ impl Emulator {
 
     /// Takes memory, whose address is a multiple of 512 at least; `None` where this machine gives no more.
     pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
-        self.memory.allocate(bytes)
+        let address = self.memory.allocate(bytes)?;
+        self.record(Change::Allocated(address, bytes));
+        Some(address)
     }
 
     /// Gives memory back; whether there was any at that address.
     pub fn free(&mut self, address: u64) -> bool {
+        self.record(Change::Freed(address));
         self.memory.free(address)
+    }
+
+    /// What the host did since this was asked last; the first time, what is allocated.
+    pub fn changes(&mut self) -> Vec<Change> {
+        let allocated =
+            |memory: &Memory| memory.sizes().map(|(address, bytes)| Change::Allocated(address, bytes)).collect();
+        self.changes.replace(vec![]).unwrap_or_else(|| allocated(&self.memory))
+    }
+
+    /// The bytes of every allocation, by its address, for whoever runs other code than the kernels' C++ on them.
+    pub fn allocations(&mut self) -> impl Iterator<Item = (u64, &mut [u8])> {
+        self.memory.all()
+    }
+
+    fn record(&mut self, change: Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
+        }
     }
 
     /// Bytes of the allocation that begins at an address.
@@ -94,6 +135,7 @@ impl Emulator {
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), OutOfBounds> {
         let tick = self.next_tick();
         self.memory.host_slice_mut(address, bytes.len() as u64, tick)?.copy_from_slice(bytes);
+        self.record(Change::Written(address, bytes.len() as u64));
         Ok(())
     }
 
@@ -104,6 +146,7 @@ impl Emulator {
     pub fn fill(&mut self, address: u64, byte: u8, n: u64) -> Result<(), OutOfBounds> {
         let tick = self.next_tick();
         self.memory.host_slice_mut(address, n, tick)?.fill(byte);
+        self.record(Change::Written(address, n));
         Ok(())
     }
 

@@ -176,6 +176,19 @@ impl Memory {
         true
     }
 
+    /// Address and bytes of each allocation.
+    pub fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.regions.iter().map(|(address, region)| (*address, region.bytes))
+    }
+
+    /// Address and contents of each allocation.
+    pub fn all(&mut self) -> impl Iterator<Item = (u64, &mut [u8])> {
+        self.regions.iter_mut().map(|(address, region)| {
+            let bytes = usize::try_from(region.bytes).expect("it is mapped");
+            (*address, &mut region.data[..bytes])
+        })
+    }
+
     /// Bytes of an allocation.
     pub fn allocated_bytes(&self, address: u64) -> Option<u64> {
         self.regions.get(&address).map(Region::bytes)

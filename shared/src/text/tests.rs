@@ -104,8 +104,8 @@ fn arguments_stand_where_a_language_puts_them() {
 
 #[test]
 fn one_is_told_from_many() {
-    assert_eq!(reads_config(1_u64).to_string(), "Read as a config: 1 key of nanoGPT set.");
-    assert_eq!(reads_config(2_u64).to_string(), "Read as a config: 2 keys of nanoGPT set.");
+    assert_eq!(reads_config(1_u64).to_string(), "Read 1 nanoGPT setting from a config.");
+    assert_eq!(reads_config(2_u64).to_string(), "Read 2 nanoGPT settings from a config.");
     let several = |n: u64| several_tensors("1 GiB", "logits", n).to_string();
     assert!(several(1).contains("of one tensor more") && several(3).contains("of 3 tensors more"));
 }

@@ -4,6 +4,8 @@ use std::{cell::RefCell, collections::BTreeMap, env, io, path::PathBuf};
 
 use libloading::{Library, Symbol};
 
+use crate::{compiled, state};
+
 /// The library as cargo built it: beside the executable of a test of this package, or of one that names it under
 /// `[dev-dependencies]`.
 ///
@@ -39,7 +41,19 @@ impl Here {
         Ok(here)
     }
 
-    /// Runs a kernel with a mistake of `kernels/emulator/mutations.txt` from now on.
+    /// Begins, with the PTX that the host loads instead of the kernels' C++; warps run in the order of a seed. It goes for
+    /// the modules that this thread loads from now on.
+    ///
+    /// # Errors
+    /// The library is not there.
+    pub fn compiled(seed: u64) -> io::Result<Self> {
+        let here = Self::seeded(seed)?;
+        here.say("compiled", 0, "", "")?;
+        Ok(here)
+    }
+
+    /// Runs a kernel with a mistake of `kernels/emulator/mutations.txt` from now on, or of `tests/ptx/mutations.txt` where
+    /// the PTX runs.
     ///
     /// # Errors
     /// The library is another one.
@@ -86,6 +100,7 @@ impl Drop for Here {
 #[derive(Debug, Default)]
 struct Said {
     seed: u64,
+    compiled: bool,
     mutations: BTreeMap<String, String>,
     fault: Option<(u32, String)>,
 }
@@ -101,6 +116,11 @@ fn with<T>(act: impl FnOnce(&mut Said) -> T) -> Option<T> {
 /// The order of this thread's launches.
 pub fn seed() -> Option<u64> {
     with(|said| said.seed)
+}
+
+/// Whether this thread's launches run the PTX.
+pub fn is_compiled() -> bool {
+    with(|said| said.compiled).unwrap_or(false)
 }
 
 /// The mistake that this thread's launches of a kernel have.
@@ -134,6 +154,15 @@ unsafe fn text(start: *const u8, length: usize) -> String {
 #[unsafe(no_mangle)]
 extern "C" fn headroom_fake_cuda_begin(seed: u64, _: *const u8, _: usize, _: *const u8, _: usize) {
     SAID.set(Some(Said { seed, ..Said::default() }));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn headroom_fake_cuda_compiled(_: u64, _: *const u8, _: usize, _: *const u8, _: usize) {
+    with(|said| said.compiled = true);
+    state::any(|state| {
+        compiled::follow(state);
+        Ok(())
+    });
 }
 
 #[unsafe(no_mangle)]

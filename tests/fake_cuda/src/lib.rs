@@ -14,11 +14,15 @@
 //! it is a libcudnn, as far as its graphs go: whatever operations a graph is made of are computed one by one, so that a
 //! test finds out what the host's graph computes.
 //!
+//! Where a test says so with [`Here::compiled`], it is not the kernels' C++ that runs but the PTX that the host loads, by
+//! the interpreter of `tests/ptx`: what ships is what is tested.
+//!
 //! What a kernel needs of registers, how fast it is, and what several streams do at once is not here.
 
 mod bfloat16;
 mod calls;
 pub mod code;
+mod compiled;
 mod cublaslt;
 mod cudnn;
 mod here;

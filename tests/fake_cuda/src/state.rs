@@ -7,11 +7,12 @@ use std::{
     ffi::c_void,
     fs,
     path::{Path, PathBuf},
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
 use headroom_emulator::{Emulator, Kernel};
+use headroom_ptx::Module;
 
 use crate::{Card, Scenario, VARIABLE, code, cublaslt::Products, cudnn::Graphs, here};
 
@@ -44,6 +45,8 @@ thread_local! {
 pub struct State {
     /// Memory, and whoever runs kernels.
     pub emulator: Emulator,
+    /// What is known of the memory where the compiled kernels run.
+    pub compiled_memory: headroom_ptx::Memory,
     /// By their addresses.
     pub allocations: BTreeMap<u64, Allocation>,
     /// By their handles.
@@ -92,6 +95,8 @@ pub struct Entry {
     pub name: String,
     /// What is run for it.
     pub kernel: &'static Kernel,
+    /// The file that it is in, where the compiled kernels run.
+    pub compiled: Option<Arc<Module>>,
     /// Threads of a block at most.
     pub threads_max: u32,
     /// Shared memory of a launch at most.
@@ -102,6 +107,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             emulator: Emulator::new(0),
+            compiled_memory: headroom_ptx::Memory::default(),
             allocations: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),

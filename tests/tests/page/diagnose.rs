@@ -23,7 +23,7 @@ fn a_message_is_pasted_explained_and_mended() {
         assert!(page.text("[data-testid=explanation]").await.contains("logits (65536, 50304) bfloat16"));
         page.paste("#config", CONFIG).await;
         page.until("the run is simulated", "document.querySelector('[data-testid=agreement]')").await;
-        assert_eq!(page.text("[data-testid=agreement]").await, "Agrees to the printed digit");
+        assert_eq!(page.text("[data-testid=agreement]").await, "Exact match with your message");
         assert!(page.text("[data-testid=explanation]").await.contains("It fails in evaluation"));
 
         // The calculator opens with the fix made.

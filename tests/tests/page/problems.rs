@@ -123,7 +123,7 @@ fn only_a_plan_that_is_drawn_is_the_last_one() {
     tell("only_a_plan_that_is_drawn_is_the_last_one", async |page| {
         page.fill("#n_head", "7").await;
         let words = "document.querySelector('.chart__none')?.textContent";
-        page.until("the last plan stays", &format!("{words}?.startsWith('The last plan')")).await;
+        page.until("the last plan stays", &format!("{words}?.startsWith('Showing the last valid plan')")).await;
         let link = format!("{}?anew#1&batch_size=64&n_head=7", page.address);
         page.browser.driver.goto(link).await.expect("the page opens");
         page.until("there is none", &format!("{words}?.startsWith('Nothing to draw')")).await;

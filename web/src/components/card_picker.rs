@@ -140,12 +140,12 @@ fn GpuField(budget: Budget, chosen: Option<Callback<String>>) -> impl IntoView {
                 <span class="combobox__memory" title=some_words(move || memory.get().map(|(_, exact)| exact))>
                     {some_words(move || memory.get().map(|(size, _)| size))}
                 </span>
-                <ul class="combobox__list" id="gpu-list" role="listbox" aria-label=t(text::GPU)
-                    class:combobox__list--open=flag(move || open.get())>
-                    {part(move || rows(&list.get(), active, Callback::new(move |name: String| choose(&name))))}
-                </ul>
             </div>
             <span class="combobox__fault" id="gpu-fault" data-testid="gpu-fault" role="status">{some_words(move || fault.get())}</span>
+            <ul class="combobox__list" id="gpu-list" role="listbox" aria-label=t(text::GPU)
+                class:combobox__list--open=flag(move || open.get())>
+                {part(move || rows(&list.get(), active, Callback::new(move |name: String| choose(&name))))}
+            </ul>
         </div>
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headroom_shared::link;
 use leptos::prelude::*;
 
 use crate::{
@@ -70,17 +71,26 @@ pub fn BudgetPage() -> impl IntoView {
 }
 
 fn write_address(session: &Session) {
-    let fragment = session.fragment();
-    browser::keep_text(&fragment, &session.text);
-    browser::replace_fragment(&fragment);
+    write_fragment(&session.fragment(), session);
+}
+
+fn write_fragment(fragment: &str, session: &Session) {
+    browser::keep_text(fragment, &session.text);
+    browser::replace_fragment(fragment);
+}
+
+/// The session's fragment, of what the answer has read already: a long text is not read once more.
+fn fragment(budget: Budget) -> String {
+    budget
+        .answer
+        .with(|answer| budget.session.with(|session| link::encode(&answer.0.resolved.settings, &session.options)))
 }
 
 /// The address follows the session, and the session follows a link that is opened in the same window.
 fn keep_address(budget: Budget) {
     let pending = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |was_there: Option<bool>| {
-        let session = budget.session.get();
-        let fragment = session.fragment();
+        let fragment = fragment(budget);
         browser::carry_run(&fragment);
         // At first the address already says what is shown, or nothing was asked yet.
         if was_there.is_none() {
@@ -89,7 +99,7 @@ fn keep_address(budget: Budget) {
         if let Some(pending) = pending.get_value() {
             pending.clear();
         }
-        let write = move || write_address(&session);
+        let write = move || budget.session.with_untracked(|session| write_fragment(&fragment, session));
         pending.set_value(set_timeout_with_handle(write, ADDRESS_DELAY).ok());
         true
     });

@@ -14,6 +14,7 @@ use crate::{
     },
     state::{
         diagnosis::{Candidate, Part, Shown, part_words, shown, wants_config},
+        excerpt,
         fixes::{Row, Rows, applied},
         format,
         no_plan::with_file,
@@ -41,7 +42,8 @@ pub fn DiagnosePage() -> impl IntoView {
         let diagnosed = answer.with(|answer| answer.as_ref()?.session.clone());
         let given = || {
             let text = config.get();
-            (!text.trim().is_empty()).then(|| Session { text, options: options.clone() })
+            let is_short = !text.trim().is_empty() && !excerpt::is_long(&text);
+            is_short.then(|| Session { text, options: options.clone() })
         };
         if let Some(session) = diagnosed.or_else(given) {
             let fragment = session.fragment();

@@ -8,6 +8,7 @@ use headroom_shared::{
 
 use super::{
     answer::Reading,
+    excerpt,
     fixes::{Rows, rows_of},
     format,
     session::{CONFIG_NAME, Session},
@@ -169,7 +170,9 @@ fn parts(diagnosis: &Diagnosis) -> Vec<Part> {
 /// The run as the calculator opens it.
 fn session(diagnosis: &Diagnosis, config: &str) -> Option<Session> {
     let resolved = diagnosis.resolved.as_ref()?;
-    let text = if config.trim().is_empty() { resolved.settings.to_config() } else { config.to_owned() };
+    // Links to the calculator read the text several times: a long one goes along by its settings.
+    let by_settings = config.trim().is_empty() || excerpt::is_long(config);
+    let text = if by_settings { resolved.settings.to_config() } else { config.to_owned() };
     Some(Session { text, options: diagnosis.options.clone() })
 }
 

@@ -80,8 +80,8 @@ impl Session {
 
     /// Takes a new text. A command's torchrun says how many processes there are; a text without one takes that back.
     pub fn set_text(&mut self, text: String) {
-        let before = from_pasted_text(CONFIG_NAME, &self.text).world_size;
-        let now = from_pasted_text(CONFIG_NAME, &text).world_size;
+        let before = processes(&self.text);
+        let now = processes(&text);
         if before != now {
             self.options.world_size = now.unwrap_or(1);
         }
@@ -98,6 +98,12 @@ impl Session {
     pub fn set_keys(&mut self, changes: &[(&str, Value)]) {
         self.text = edit::set(&self.text, changes);
     }
+}
+
+/// How many processes a command starts. Only a launcher of PyTorch's says so; a text without one need not be read.
+fn processes(text: &str) -> Option<u64> {
+    let has_launcher = text.contains("torchrun") || text.contains("torch.distributed");
+    has_launcher.then(|| from_pasted_text(CONFIG_NAME, text).world_size).flatten()
 }
 
 #[cfg(test)]

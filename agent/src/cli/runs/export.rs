@@ -255,9 +255,9 @@ fn run(request: &Request) -> Result<Exit, cli::Error> {
         return Err(Error::Exists(file.clone()).into());
     }
     if request.word.is_some() {
-        of_run(request)?
+        of_run(request)?;
     } else {
-        put(request, &of_a_card(request)?)?
+        put(request, &of_a_card(request)?)?;
     }
     if let Some(file) = &request.out {
         print::data(&format!("{}\n", file.display()))?;

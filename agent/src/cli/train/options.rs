@@ -1,5 +1,7 @@
 //! The words of `headroom train`: its options as one table, and the rest as nanoGPT's own command line.
 
+use std::time::Duration;
+
 use headroom_shared::gpt::buffers::cuda::{Attender, Recompute};
 
 use crate::{
@@ -22,6 +24,8 @@ pub struct Request {
     pub recompute: Option<Recompute>,
     /// Who is to compute attention on a card.
     pub attender: Option<Attender>,
+    /// The longest time from one checkpoint to the next; none where evaluations alone save.
+    pub save_every: Option<Duration>,
     /// What to do where a checkpoint cannot be written.
     pub on_save_error: OnSaveError,
     /// Whether a new run may replace the checkpoint in its folder.
@@ -78,6 +82,15 @@ pub const FLAGS: &[Flag<Request>] = &[
         },
     },
     Flag {
+        name: "save-every",
+        value: Some("TIME"),
+        doc: "Save between evaluations too, after at most so long, as in\n90s, 10m or 2h [default: evaluations alone save]",
+        set: |request, word| {
+            request.save_every = Some(time(word).ok_or_else(|| format!("{word:?} is no time, as in 90s, 10m or 2h"))?);
+            Ok(())
+        },
+    },
+    Flag {
         name: "on-save-error",
         value: Some("continue|stop"),
         doc: "Where a checkpoint cannot be written, as on a full disk:\ngo on and try again, or stop [default: continue]",
@@ -118,6 +131,15 @@ pub const FLAGS: &[Flag<Request>] = &[
         },
     },
 ];
+
+/// A time above zero, in seconds, minutes or hours.
+fn time(word: &str) -> Option<Duration> {
+    let (number, unit_seconds) = [("s", 1), ("m", 60), ("h", 3600)]
+        .into_iter()
+        .find_map(|(unit, seconds)| Some((word.strip_suffix(unit)?, seconds)))?;
+    let number: u32 = number.parse().ok().filter(|number| *number > 0)?;
+    Some(Duration::from_secs(u64::from(number) * unit_seconds))
+}
 
 /// Takes what is none of our options.
 ///

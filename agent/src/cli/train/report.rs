@@ -164,14 +164,14 @@ pub fn resume_command(request: &Request, run: &RunSettings, is_moved: bool) -> S
 
 /// The options that a run was started with, but for what is so where none is given.
 fn options(request: &Request) -> Vec<String> {
-    let Request { threads, vram_bytes, recompute, attender, on_save_error, json, force: _, plan: _, given: _ } =
-        request;
+    let Request { threads, vram_bytes, recompute, attender, save_every, on_save_error, json, .. } = request;
     let stops = *on_save_error == OnSaveError::Stop;
     let options = [
         threads.map(|threads| format!("--threads={threads}")),
         vram_bytes.map(|bytes| format!("--vram={}", exact_size(bytes))),
         recompute.map(|level| format!("--recompute={}", level.name())),
         attender.map(|attender| format!("--attention={}", attender.name())),
+        save_every.map(|every| format!("--save-every={}s", every.as_secs())),
         stops.then(|| "--on-save-error=stop".to_owned()),
         json.then(|| "--json".to_owned()),
     ];
@@ -244,6 +244,7 @@ mod tests {
             "--vram=11.69GiB",
             "--recompute=gelu",
             "--attention=cudnn",
+            "--save-every=600s",
             "--on-save-error=stop",
             "--json",
         ];

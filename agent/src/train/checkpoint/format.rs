@@ -16,8 +16,9 @@ use headroom_kernels::{
 };
 use headroom_shared::gpt::{GptConfig, GptShape};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
-use super::{Checkpoint, CheckpointError, FILE, Meta, Part, Tensors, Which, chosen, unconverted};
+use super::{Checkpoint, CheckpointError, FILE, Meta, Part, State, Tensors, Which, chosen, unconverted};
 
 /// What the file's other keys mean.
 const VERSION: &str = "1";
@@ -290,9 +291,20 @@ fn meta(header: &Header, path: &Path) -> Result<Meta, CheckpointError> {
     Ok(Meta {
         gpt: GptConfig::new(args.into()).map_err(|error| told(keys::MODEL_ARGS, error.to_string()))?,
         config: json(header, keys::CONFIG, path)?,
-        state: json(header, keys::STATE, path)?,
+        state: state(header, path)?,
         tokenizer: tokenizer.then(|| json(header, keys::TOKENIZER, path)).transpose()?,
     })
+}
+
+/// The run's state. Earlier versions wrote no `val_loss`; their checkpoint counts as the best one, as far as is known, so
+/// that a resumed run keeps it.
+fn state(header: &Header, path: &Path) -> Result<State, CheckpointError> {
+    let written: Map<String, Value> = json(header, keys::STATE, path)?;
+    let mut state: State = json(header, keys::STATE, path)?;
+    if !written.contains_key("val_loss") {
+        state.val_loss = state.best_val_loss;
+    }
+    Ok(state)
 }
 
 fn json<T: DeserializeOwned>(header: &Header, what: &'static str, path: &Path) -> Result<T, CheckpointError> {

@@ -8,7 +8,7 @@ use headroom_shared::{
     text::{self, Text},
 };
 
-use crate::{train::run::NOT_SAVED, watch::planned::Card};
+use crate::{platform, train::run::NOT_SAVED, watch::planned::Card};
 
 /// What a plan calls the one phase that such a run has.
 const PHASE: &str = "training";
@@ -33,11 +33,13 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// Of a command, which may be this program's by its words.
+    /// Of a command: whether it is `train` of this program, under whatever name, or of one that is called as ours is.
     pub fn of(command: &[OsString]) -> Self {
-        let program = command.first().and_then(|program| Path::new(program).file_stem());
-        let is = program.is_some_and(|name| name == "headroom") && command.get(1).is_some_and(|word| word == "train");
-        Self { is, ..Self::default() }
+        let is_train = command.get(1).is_some_and(|word| word == "train");
+        let is_ours = |program: &OsString| {
+            Path::new(program).file_stem().is_some_and(|name| name == "headroom") || platform::is_this_program(program)
+        };
+        Self { is: is_train && command.first().is_some_and(is_ours), ..Self::default() }
     }
 
     /// Its plan, where it is new: on a card, the context besides. None before the allocation and the card are known.
@@ -135,6 +137,23 @@ mod tests {
         assert_eq!(builtin.plan(Some(&card)), None);
         let mut on_cpu = Builtin { is: true, is_on_cpu: true, bytes: Some(7), ..Builtin::default() };
         assert_eq!(on_cpu.plan(None).map(|plan| (plan.card, plan.peak_bytes)), Some(("CPU".to_owned(), 7)));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn this_program_is_known_under_any_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let this = std::env::current_exe().expect("a program");
+        let [link, renamed, other] = ["hr", "hr-2", "other"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink(&this, &link).expect("a link");
+        // Another name of the same file, where the file system has such.
+        let has_names = std::fs::hard_link(&this, &renamed).is_ok();
+        std::fs::write(&other, "").expect("a file");
+        let is = |program: &Path, word: &str| Builtin::of(&[program.into(), word.into()]).is;
+        assert!(is(&this, "train") && is(&link, "train") && (!has_names || is(&renamed, "train")));
+        assert!(!is(&this, "sample") && !is(&other, "train") && !is(&folder.path().join("none"), "train"));
+        assert!(is(Path::new("headroom"), "train"), "as it is called");
+        assert!(!is(Path::new("python"), "train") && !Builtin::of(&[]).is);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 /// Lines that are kept of standard error.
 const KEPT_LINES: usize = 200;
-/// Characters that are kept of a line.
-const LINE_CHARS_MAX: usize = 400;
+/// Bytes that are kept of a line.
+const LINE_BYTES_MAX: usize = 400;
 /// Lines that are given of an end that is no traceback.
 const PLAIN_LINES: usize = 10;
 /// Lines that are given of a traceback besides its head: the innermost frames and the exception.
@@ -27,17 +27,25 @@ pub struct LastWords {
 impl LastWords {
     /// Takes a line.
     pub fn push(&mut self, line: &str) {
-        if self.lines.len() >= KEPT_LINES {
-            self.lines.pop_front();
-        }
+        // A line's room is used again.
+        let mut kept = if self.lines.len() >= KEPT_LINES { self.lines.pop_front() } else { None }.unwrap_or_default();
+        kept.clear();
         // A bar of progress draws itself anew behind each return, and only its last state is seen.
-        let seen = line.trim_end().rsplit('\r').next().unwrap_or_default();
-        self.lines.push_back(seen.chars().take(LINE_CHARS_MAX).filter(|c| *c == '\t' || !c.is_control()).collect());
+        let seen = line.trim_end();
+        let seen = seen.rfind('\r').map_or(seen, |at| &seen[at + 1..]);
+        kept.push_str(&seen[..seen.floor_char_boundary(LINE_BYTES_MAX)]);
+        self.lines.push_back(kept);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.lines.clear();
     }
 
     /// The words; `None` where there are none.
     pub fn take(&mut self) -> Option<String> {
-        let mut lines: Vec<String> = std::mem::take(&mut self.lines).into();
+        let shown = |line: String| line.chars().filter(|c| *c == '\t' || !c.is_control()).collect::<String>();
+        let mut lines: Vec<String> = std::mem::take(&mut self.lines).into_iter().map(shown).collect();
         while lines.last().is_some_and(|line| line.trim().is_empty()) {
             lines.pop();
         }
@@ -47,7 +55,7 @@ impl LastWords {
         };
         let words = words.join("\n");
         let from = words.len().saturating_sub(BYTES_MAX);
-        let from = (from..words.len()).find(|at| words.is_char_boundary(*at)).unwrap_or(words.len());
+        let from = words.ceil_char_boundary(from);
         Some(words[from..].trim_matches('\n').to_owned()).filter(|words| !words.is_empty())
     }
 }
@@ -112,7 +120,7 @@ mod tests {
         );
         assert_eq!(words("\n \n"), None);
         let long = words(&"é".repeat(10_000)).expect("words");
-        assert_eq!(long.chars().count(), LINE_CHARS_MAX);
+        assert_eq!(long.len(), LINE_BYTES_MAX);
         let many = "x".repeat(5000) + "\n";
         assert!(words(&many.repeat(300)).expect("words").len() <= BYTES_MAX);
     }

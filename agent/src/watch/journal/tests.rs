@@ -112,11 +112,16 @@ fn a_recorded_run_is_told_whole() {
 
 #[test]
 fn a_run_of_ours_that_was_stopped_is_not_called_done() {
-    for (said, status) in [("Stopped and saved. Go on with:", RunStatus::stopped()), ("Done.", RunStatus::exited(0))] {
+    let stopped = "Stopped and saved. Go on with:";
+    let code = i32::from(stop::EXIT_STATUS);
+    for (said, code, status) in
+        [(stopped, code, RunStatus::stopped()), (stopped, 0, RunStatus::stopped()), ("Done.", 0, RunStatus::exited(0))]
+    {
         let (mut journal, kept, _) = journal(settings("headroom train"));
-        print(&mut journal, &format!("iter 1: loss 1.0, time 1.00ms\n\n{said}\n"), SECOND);
-        journal.end(Ending::Exited(0), SECOND * 2);
+        print(&mut journal, &format!("headroom: a note\niter 1: loss 1.0, time 1.00ms\n\n{said}\n"), SECOND);
+        journal.end(Ending::Exited(code), SECOND * 2);
         assert_eq!(kept.statuses(), [status], "{said}");
+        assert!(!kept.all().iter().any(|what| matches!(what, What::RunExplained { .. })), "it did not fail");
     }
     // Others may print what they like.
     let (mut journal, kept, _) = journal(settings("python train.py"));

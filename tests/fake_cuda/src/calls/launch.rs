@@ -10,7 +10,7 @@ use headroom_emulator::{Kernel, Launch, What};
 
 use super::{module, stream};
 use crate::{
-    code, here,
+    code, compiled, here,
     state::{Answer, Entry, Handle, State, complain, in_context},
 };
 
@@ -40,8 +40,7 @@ unsafe extern "C" fn cuLaunchKernel(
         may(&entry, grid, block, shared_bytes).inspect_err(|_| {
             complain(format_args!("{}: no launch of {grid:?} x {block:?} with {shared_bytes} bytes", entry.name));
         })?;
-        let kernel = mutated(state, &entry)?;
-        let n = kernel.parameter_bytes().len();
+        let n = entry.kernel.parameter_bytes().len();
         if !extra.is_null() || (arguments.is_null() && n > 0) {
             return Err(code::INVALID_VALUE);
         }
@@ -53,6 +52,11 @@ unsafe extern "C" fn cuLaunchKernel(
             return Ok(());
         }
         let seed = here::seed().unwrap_or(state.scenario()?.seed);
+        if let Some(module) = &entry.compiled {
+            let launch = headroom_ptx::Launch { grid, block, shared_bytes, seed };
+            return unsafe { compiled::launch(state, module, &entry.name, launch, arguments) };
+        }
+        let kernel = mutated(state, &entry)?;
         state.emulator.reseed(seed);
         let launched = unsafe { state.emulator.launch(kernel, Launch { grid, block, shared_bytes }, arguments) };
         // That it failed is told by whoever waits.

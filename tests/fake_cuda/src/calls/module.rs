@@ -8,7 +8,7 @@ use std::{
 
 use super::{handle, put, put_text};
 use crate::{
-    Card, code,
+    Card, code, compiled,
     ptx::{self, Ptx},
     state::{Entry, Handle, State, complain, in_context},
 };
@@ -40,7 +40,12 @@ unsafe extern "C" fn cuModuleLoadDataEx(
         if scenario.no_modules_after.is_some_and(|n| n_launches >= n) {
             return Err(code::OUT_OF_MEMORY);
         }
-        match read(&text, scenario.driver_version, &scenario.cards[card]) {
+        let entries = read(&text, scenario.driver_version, &scenario.cards[card]).and_then(|mut entries| {
+            let module = compiled::module(&text).map_err(|error| (code::INVALID_PTX, error))?;
+            entries.iter_mut().for_each(|entry| entry.compiled = module.clone());
+            Ok(entries)
+        });
+        match entries {
             Ok(entries) => {
                 let number = state.new_handle();
                 state.modules.insert(number, entries);
@@ -113,7 +118,7 @@ fn entry(entry: &ptx::Entry) -> Result<Entry, (u32, String)> {
         )));
     }
     let threads_max = entry.threads_max.unwrap_or(THREADS_MAX);
-    Ok(Entry { name: name.clone(), kernel, threads_max, shared_bytes_max: SHARED_BYTES_USUAL })
+    Ok(Entry { name: name.clone(), kernel, compiled: None, threads_max, shared_bytes_max: SHARED_BYTES_USUAL })
 }
 
 #[unsafe(no_mangle)]

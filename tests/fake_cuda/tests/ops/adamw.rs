@@ -72,7 +72,7 @@ impl There {
 
 /// What is set besides the state.
 #[derive(Clone, Copy)]
-struct How {
+pub struct How {
     step: u64,
     /// The gradients' norm and the most that it may be.
     clip: Option<(f32, f32)>,
@@ -81,6 +81,16 @@ struct How {
 }
 
 const USUAL: How = How { step: 1, clip: None, rounding: Rounding::Nearest, with_master: true };
+
+/// Steps, clipping, rounding and weights without a copy in f32.
+pub const ALL: [How; 6] = [
+    USUAL,
+    How { step: 100, ..USUAL },
+    How { clip: Some((4.0, 1.0)), ..USUAL },
+    How { clip: Some((0.5, 1.0)), step: 7, ..USUAL },
+    How { rounding: Rounding::Stochastic { key: 77 }, ..USUAL },
+    How { rounding: Rounding::Stochastic { key: 78 }, with_master: false, ..USUAL },
+];
 
 fn adamw(step: u64) -> AdamW {
     AdamW {
@@ -107,7 +117,7 @@ fn run(device: &Device, states: &[State], how: How) -> Result<Vec<There>, Wrong>
     Ok(there)
 }
 
-fn check(device: &Device, how: How) -> Outcome {
+pub fn check(device: &Device, how: How) -> Outcome {
     let states = states();
     let there = run(device, &states, how)?;
     let gradient_scale = how.clip.map_or(1.0, |(norm, grad_clip)| clip_scale(f64::from(norm), f64::from(grad_clip)));
@@ -160,14 +170,7 @@ fn rounded(master: f32, rounding: Rounding, element: u32) -> Bf16 {
 
 #[test]
 fn updates_are_those_of_the_reference() {
-    for how in [
-        USUAL,
-        How { step: 100, ..USUAL },
-        How { clip: Some((4.0, 1.0)), ..USUAL },
-        How { clip: Some((0.5, 1.0)), step: 7, ..USUAL },
-        How { rounding: Rounding::Stochastic { key: 77 }, ..USUAL },
-        How { rounding: Rounding::Stochastic { key: 78 }, with_master: false, ..USUAL },
-    ] {
+    for how in ALL {
         holds(|device| check(device, how));
     }
 }

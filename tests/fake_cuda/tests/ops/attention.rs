@@ -35,7 +35,7 @@ const SIZES: [[usize; 4]; 9] = [
 const SCORES: f64 = 2e-5;
 
 /// A case with the reference's view of it.
-struct Case {
+pub struct Case {
     tokens: usize,
     heads: Heads,
     qkv: Vec<Bf16>,
@@ -43,7 +43,7 @@ struct Case {
 }
 
 impl Case {
-    fn new([b, t, nh, hs]: [usize; 4], p: f64) -> Self {
+    pub fn new([b, t, nh, hs]: [usize; 4], p: f64) -> Self {
         let (tokens, c) = (b * t, nh * hs);
         let heads = Heads { t, c, nh, dropout: Dropout::new(p, 77) };
         Self { tokens, heads, qkv: normals_bf16(1, tokens * 3 * c), dout: normals_bf16(2, tokens * c) }
@@ -110,7 +110,7 @@ impl Case {
     }
 }
 
-fn forward_is_right(device: &Device, case: &Case) -> Outcome {
+pub fn forward_is_right(device: &Device, case: &Case) -> Outcome {
     let qkv = device.upload(&case.qkv)?;
     let (out, lse) = (device.allocate(case.dout.len() as u64)?, device.allocate(case.rows() as u64)?);
     attention_forward(device, out.slice(), lse.slice(), qkv.slice(), case.heads)?;
@@ -131,7 +131,7 @@ fn gradient(device: &Device, case: &Case) -> Result<[Vec<f32>; 3], Wrong> {
 }
 
 /// From what forward left, so that its roundings are not backward's.
-fn backward_is_right(device: &Device, case: &Case) -> Outcome {
+pub fn backward_is_right(device: &Device, case: &Case) -> Outcome {
     let [dqkv, out, lse] = gradient(device, case)?;
     let (expected, bounds) = case.backward(&wide_f32(&out), &wide_f32(&lse));
     close_each("dqkv", &dqkv, &expected, &bounds)

@@ -16,7 +16,7 @@ use crate::{
 
 /// Rows, the vocabulary, and the columns that it is padded to.
 #[derive(Clone, Copy)]
-struct Sizes {
+pub struct Sizes {
     n: usize,
     v: usize,
     padded: usize,
@@ -27,7 +27,7 @@ const fn sizes(n: usize, v: usize, padded: usize) -> Sizes {
 }
 
 /// One of everything, characters, both sides of where a row becomes a block's work, and GPT-2's.
-const ALL: [Sizes; 6] = [
+pub const ALL: [Sizes; 6] = [
     sizes(1, 1, 8),
     sizes(35, 65, 72),
     sizes(17, 2047, 2048),
@@ -89,7 +89,7 @@ fn run(
     Ok((device.download(losses.slice())?, read(device, logits.slice())?))
 }
 
-fn check(device: &Device, sizes: Sizes, size: f32, ignore: bool) -> Outcome {
+pub fn check(device: &Device, sizes: Sizes, size: f32, ignore: bool) -> Outcome {
     let (logits, targets) = (logits(sizes, size), targets(sizes, ignore));
     let (expected, dlogits) = reference(sizes, &logits, &targets);
     // Exponents are rounded relative to themselves, the largest being some deviations; exponentials and logarithms have two

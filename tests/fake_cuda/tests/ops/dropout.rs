@@ -14,7 +14,7 @@ use crate::{
 /// A product in f32, rounded once more.
 const TOLERANCE: Tolerance = Tolerance { absolute: 1e-40, relative: BF16_ROUNDING + F32_ROUNDING };
 
-fn check(device: &Device, n: usize, p: f64, in_place: bool) -> Outcome {
+pub fn check(device: &Device, n: usize, p: f64, in_place: bool) -> Outcome {
     let mask = Dropout::new(p, 0x1234_5678).expect("p is above 0");
     let inp = normals_bf16(n as u64, n);
     let mut expected = wide(&inp);

@@ -22,7 +22,7 @@ use crate::{
 
 /// A batch and a table.
 #[derive(Clone, Copy)]
-struct Sizes {
+pub struct Sizes {
     b: usize,
     positions: Positions,
     c: usize,
@@ -35,7 +35,7 @@ const fn sizes(b: usize, t: usize, first: usize, c: usize, v: usize) -> Sizes {
 
 /// One of everything; a vocabulary of characters, each of many rows; words, most of one; more columns than a warp has; one
 /// token alone in many rows; and rows of more than a block reads at once.
-const ALL: [Sizes; 7] = [
+pub const ALL: [Sizes; 7] = [
     sizes(1, 1, 0, 8, 1),
     sizes(2, 67, 0, 72, 3),
     sizes(3, 65, 3, 24, 2000),
@@ -60,11 +60,11 @@ impl Sizes {
     }
 }
 
-fn masks() -> [Option<Dropout>; 2] {
+pub fn masks() -> [Option<Dropout>; 2] {
     [None, Dropout::new(0.3, 99)]
 }
 
-fn forward(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome {
+pub fn forward(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome {
     let Sizes { positions, c, v, .. } = sizes;
     let tokens = sizes.tokens();
     let (wte, wpe) = (normals_bf16(1, v * c), normals_bf16(2, sizes.positions_max() * c));
@@ -105,7 +105,7 @@ fn gradients_of(sizes: Sizes) -> (Vec<Bf16>, Vec<f32>, Vec<f32>) {
     (normals_bf16(1, sizes.rows() * c), normals(2, v * c), normals(3, sizes.positions_max() * c))
 }
 
-fn backward_is_right(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome {
+pub fn backward_is_right(device: &Device, sizes: Sizes, mask: Option<Dropout>) -> Outcome {
     let (dout, dwte, dwpe) = gradients_of(sizes);
     let given = backward(device, sizes, (&dout, &dwte, &dwpe), mask)?;
     let (mut dout, mut dwte, mut dwpe) = (wide(&dout), wide_f32(&dwte), wide_f32(&dwpe));

@@ -24,7 +24,7 @@ fn all() -> Vec<Bf16> {
     (0..=u16::MAX).map(Bf16::from_bits).filter(|value| value.to_f32().is_finite()).collect()
 }
 
-fn forward(device: &Device, inp: &[Bf16]) -> Outcome {
+pub fn forward(device: &Device, inp: &[Bf16]) -> Outcome {
     let mut expected = vec![0.0; inp.len()];
     gelu::gelu_forward(&mut expected, &wide(inp));
     let (inp, out) = (device.upload(inp)?, device.allocate(inp.len() as u64)?);
@@ -33,7 +33,7 @@ fn forward(device: &Device, inp: &[Bf16]) -> Outcome {
 }
 
 /// Where the derivative crosses 0, near -0.75, what is off is a share of the terms that cancel: both below 0.23 of dout.
-fn backward(device: &Device, inp: &[Bf16], in_place: bool) -> Outcome {
+pub fn backward(device: &Device, inp: &[Bf16], in_place: bool) -> Outcome {
     let dout = normals_bf16(1, inp.len());
     let largest = wide(&dout).into_iter().fold(0.0, |largest: f64, d| largest.max(d.abs()));
     let tolerance = Tolerance { absolute: 2.0 * 0.23 * TAIL * largest, relative: BF16_ROUNDING + TAIL };

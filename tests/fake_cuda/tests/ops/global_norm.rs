@@ -17,7 +17,7 @@ use crate::{
 /// square at most in these sizes, each of a sum of what is positive, and the root halves what is off.
 const TOLERANCE: Tolerance = Tolerance { absolute: 0.0, relative: 20.0 * F32_ROUNDING };
 
-fn check(device: &Device, n: usize) -> Outcome {
+pub fn check(device: &Device, n: usize) -> Outcome {
     let grads = normals(n as u64, n);
     let expected = sum_of_squares(&grads.iter().copied().map(f64::from).collect::<Vec<_>>()).sqrt();
     let (inp, sums) = (device.upload(&grads)?, device.allocate(N_SUMS)?);

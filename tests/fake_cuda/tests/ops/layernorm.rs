@@ -76,7 +76,7 @@ fn output(device: &Device, n: usize, c: usize) -> Result<(Output, impl Sized + u
     Ok((Output { out: out.slice(), mean: mean.slice(), rstd: rstd.slice() }, (out, mean, rstd)))
 }
 
-fn forward(device: &Device, (n, c): (usize, usize), with_bias: bool, (mean, deviation): (f32, f32)) -> Outcome {
+pub fn forward(device: &Device, (n, c): (usize, usize), with_bias: bool, (mean, deviation): (f32, f32)) -> Outcome {
     let inp = rows(1, n * c, mean, deviation);
     let (weight, bias) = (rows(2, c, 1.0, 0.2), with_bias.then(|| rows(3, c, 0.0, 0.5)));
     let expected = reference(&wide(&inp), &weight, bias.as_deref());
@@ -87,7 +87,7 @@ fn forward(device: &Device, (n, c): (usize, usize), with_bias: bool, (mean, devi
     normalised(device, output, &expected, c, (mean, deviation))
 }
 
-fn residual(device: &Device, (n, c): (usize, usize), mask: Option<Dropout>, in_place: bool) -> Outcome {
+pub fn residual(device: &Device, (n, c): (usize, usize), mask: Option<Dropout>, in_place: bool) -> Outcome {
     let (inp, branch) = (rows(1, n * c, 0.5, 2.0), rows(4, n * c, 0.0, 1.0));
     let (weight, bias) = (rows(2, c, 1.0, 0.2), rows(3, c, 0.0, 0.5));
     let (mut sum, mut dropped) = (wide(&inp), wide(&branch));
@@ -156,7 +156,7 @@ fn run_backward(
     Ok([read(device, dinp.slice())?, device.download(dweight.slice())?, device.download(dbias.slice())?])
 }
 
-fn backward(device: &Device, sizes: (usize, usize), with_bias: bool, accumulate: bool, blocks_max: u64) -> Outcome {
+pub fn backward(device: &Device, sizes: (usize, usize), with_bias: bool, accumulate: bool, blocks_max: u64) -> Outcome {
     let given = given(sizes);
     let (n, c) = sizes;
     let [dinp, dweight, dbias] = run_backward(device, &given, (with_bias, accumulate), blocks_max)?;

@@ -7,7 +7,7 @@ use crate::{
     compare::{F32_ROUNDING, Tolerance, close},
 };
 
-fn check(device: &Device, n: usize) -> Outcome {
+pub fn check(device: &Device, n: usize) -> Outcome {
     // As losses are: 11 at a start, and not below 0.
     let losses: Vec<f32> = normals(1, n).into_iter().map(|x| (11.0 + x).max(0.0)).collect();
     let mean = losses.iter().copied().map(f64::from).sum::<f64>() / n as f64;

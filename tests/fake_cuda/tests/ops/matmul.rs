@@ -22,7 +22,7 @@ use crate::{
 
 /// N, C and OC: one row; odd ones; more than a tile of each; a vocabulary of 65 as it is padded; more rows of tiles than
 /// are worked on together.
-const SIZES: [[usize; 3]; 6] =
+pub const SIZES: [[usize; 3]; 6] =
     [[1, 8, 8], [7, 40, 136], [129, 72, 264], [200, 264, 24], [31, 384, 72], [1160, 16, 264]];
 
 /// GELU's own, of either way.
@@ -95,7 +95,7 @@ impl Layer {
     }
 }
 
-fn forward_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
+pub fn forward_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
     let layer = Layer::new(sizes);
     let (inp, weight, bias) = (device.upload(&layer.inp)?, device.upload(&layer.weight)?, device.upload(&layer.bias)?);
     let (inp, weight, bias) = (inp.slice(), weight.slice(), bias.slice());
@@ -109,7 +109,7 @@ fn forward_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3])
     Ok(())
 }
 
-fn epilogues_are_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
+pub fn epilogues_are_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
     let layer = Layer::new(sizes);
     let (inp, weight, bias) = (device.upload(&layer.inp)?, device.upload(&layer.weight)?, device.upload(&layer.bias)?);
     let (inp, weight, bias, c) = (inp.slice(), weight.slice(), bias.slice(), layer.c as u64);
@@ -140,7 +140,7 @@ fn epilogues_are_right(device: &Device, products: &dyn Products, sizes: [usize; 
     close_each("residual", &read(device, out)?, &sums.expected, &sums.bounds(layer.c, BF16_ROUNDING))
 }
 
-fn backward_inp_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
+pub fn backward_inp_is_right(device: &Device, products: &dyn Products, sizes: [usize; 3]) -> Outcome {
     let layer = Layer::new(sizes);
     let [sums, ..] = layer.backward();
     let pre = normals_bf16(6, layer.n * layer.c);
@@ -171,7 +171,7 @@ fn backward_inp_is_right(device: &Device, products: &dyn Products, sizes: [usize
 }
 
 /// The gradients of weight and bias, by whether they are added to what is there.
-fn parameters_are_right(device: &Device, products: &dyn Products, sizes: [usize; 3], accumulate: bool) -> Outcome {
+pub fn parameters_are_right(device: &Device, products: &dyn Products, sizes: [usize; 3], accumulate: bool) -> Outcome {
     let layer = Layer::new(sizes);
     let [_, weight, bias] = layer.backward();
     let (n, c, oc) = (layer.n as u64, layer.c as u64, layer.oc as u64);

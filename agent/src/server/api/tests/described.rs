@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Names and values behind the question mark.
+type Values = &'static [(&'static str, &'static str)];
+
 /// Questions that are answered, and what they are asked with.
-const ASKED: [(&str, &str, &[(&str, &str)]); 3] = [
+const ASKED: [(&str, &str, Values); 3] = [
     ("/api/history", "/api/history", &[("gpu", "GPU-0"), ("from_ms", "1"), ("to_ms", "2")]),
     ("/api/runs", "/api/runs", &[]),
     ("/api/runs/{id}/events", "/api/runs/ab/events", &[]),
