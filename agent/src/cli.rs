@@ -5,12 +5,17 @@
 
 mod args;
 mod bench;
+mod command;
+mod completions;
 mod data;
 mod diagnose;
 mod doctor;
+mod exit;
 mod export;
 mod fixes;
 mod gpus;
+mod man;
+mod meant;
 mod pairing;
 mod plan;
 mod print;
@@ -23,39 +28,14 @@ mod token;
 mod train;
 mod watch;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::ffi::{OsStr, OsString};
 
 use thiserror::Error;
 
-use crate::{foreman::driver, watch::relay};
-use args::UsageError;
-
-/// How a command ended; the numbers are a contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// 0: done, and for `plan`: it fits.
-    Success,
-    /// 1: done, and the answer is no; or the work itself failed.
-    Failure,
-    /// 2: the command line or the config cannot be used.
-    Usage,
-    /// 3: a file or a folder could not be read or written.
-    InputOutput,
-    /// As a watched program ended.
-    Of(u8),
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failure => Self::from(1),
-            Exit::Usage => Self::from(2),
-            Exit::InputOutput => Self::from(3),
-            Exit::Of(status) => Self::from(status),
-        }
-    }
-}
+use crate::{foreman::driver, train::stop, watch::relay};
+use args::{Before, UsageError};
+use command::{Command, Words};
+pub use exit::Exit;
 
 /// Why a command gave no answer.
 #[derive(Debug, Error)]
@@ -93,40 +73,15 @@ pub enum Error {
     /// `runs`.
     #[error(transparent)]
     Runs(#[from] runs::Error),
+    /// `man`.
+    #[error(transparent)]
+    Man(#[from] man::Error),
     /// The way out.
     #[error(transparent)]
     Print(#[from] print::Error),
 }
 
 impl Error {
-    fn exit(&self) -> Exit {
-        match self {
-            // Who reads the other end has seen enough, as with `head`.
-            Self::Print(error) if error.is_closed_pipe() => Exit::Success,
-            Self::Train(error) if error.is_usage() => Exit::Usage,
-            Self::Sample(sample::Error::Prompt(_)) => Exit::Usage,
-            Self::Train(error) if error.is_input_output() => Exit::InputOutput,
-            Self::Export(export::Error::Write { .. }) => Exit::InputOutput,
-            Self::Export(export::Error::Pretrained(error)) | Self::Sample(sample::Error::Weights(error))
-                if error.is_input_output() =>
-            {
-                Exit::InputOutput
-            }
-            Self::Data(error) if error.is_input_output() => Exit::InputOutput,
-            Self::Watch(error) => error.exit(),
-            // Not 1, which would say that the run does not fit.
-            Self::Usage(_) | Self::Plan(_) | Self::Print(_) => Exit::Usage,
-            Self::Data(_)
-            | Self::Doctor(_)
-            | Self::Serve(_)
-            | Self::Token(_)
-            | Self::Export(_)
-            | Self::Sample(_)
-            | Self::Train(_)
-            | Self::Runs(_) => Exit::Failure,
-        }
-    }
-
     fn hint(&self) -> Option<String> {
         match self {
             Self::Usage(error) => error.hint(),
@@ -139,7 +94,7 @@ impl Error {
             Self::Train(error) => error.hint(),
             Self::Watch(error) => error.hint(),
             Self::Runs(error) => error.hint(),
-            Self::Doctor(_) | Self::Print(_) => None,
+            Self::Doctor(_) | Self::Man(_) | Self::Print(_) => None,
         }
     }
 }
@@ -149,101 +104,116 @@ pub fn explain(error: &Error) -> Exit {
     let exit = error.exit();
     if exit != Exit::Success {
         let hint = error.hint().map_or_else(String::new, |hint| format!("\nhint: {hint}\n"));
-        print::note(&format!("headroom: {error}\n{hint}"));
+        print::error(&format!("headroom: {error}\n{hint}"));
     }
     exit
 }
+
+/// The program itself: all of its commands.
+pub const ROOT: Command = Command {
+    about: concat!(
+        "headroom ",
+        env!("CARGO_PKG_VERSION"),
+        ": predicts the GPU memory of nanoGPT training runs. Know before you OOM."
+    ),
+    summary: "predict the GPU memory of nanoGPT training runs",
+    usage: &["headroom COMMAND [ARGUMENTS]"],
+    subcommands: &[
+        &plan::COMMAND,
+        &diagnose::COMMAND,
+        &gpus::COMMAND,
+        &train::COMMAND,
+        &sample::COMMAND,
+        &export::COMMAND,
+        &data::COMMAND,
+        &bench::COMMAND,
+        &serve::COMMAND,
+        &watch::COMMAND,
+        &runs::COMMAND,
+        &token::COMMAND,
+        &doctor::COMMAND,
+        &completions::COMMAND,
+        &man::COMMAND,
+        &HELP,
+    ],
+    notes: "`headroom help COMMAND` and `headroom COMMAND --help` show the help of a command.",
+    exits: &[
+        (0, "success; for `plan`, the run fits"),
+        (1, "the answer is no, nothing matches, or the work failed"),
+        (stop::EXIT_STATUS, "`train` was stopped, as by Ctrl-C; `watch` ends as the command that it runs"),
+    ],
+    examples: &["headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\""],
+    ..Command::EMPTY
+};
+
+const HELP: Command = Command {
+    name: "help",
+    summary: "Show the help of a command",
+    about: "Shows the help of a command, or the list of commands.",
+    usage: &["headroom help [COMMAND [SUBCOMMAND]]"],
+    words: Words::Command,
+    exits: &[(0, "the help is printed")],
+    examples: &["headroom help plan", "headroom help runs export"],
+    run: |args| {
+        // `headroom help --help` is this command's own.
+        let Before::Command(first, rest) = args::before_command(args.clone())? else {
+            return if args.is_empty() { ROOT.print_help() } else { HELP.print_help() };
+        };
+        help([first].into_iter().chain(rest))
+    },
+    ..Command::EMPTY
+};
 
 /// Runs the command that the arguments, without the program's name, ask for.
 ///
 /// # Errors
 /// The command line cannot be used, or the command could not do its work.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
-    let mut args = args.into_iter();
-    let Some(command) = args.next() else {
-        print::note(&overview());
-        return Ok(Exit::Usage);
-    };
-    match command.to_str() {
-        Some("plan") => plan::run(args),
-        Some("diagnose") => diagnose::run(args),
-        Some("data") => data::run(args),
-        Some("serve") => serve::run(args),
-        Some("token") => token::run(args),
-        Some("export") => export::run(args),
-        Some("gpus") => gpus::run(args),
-        Some("train") => train::run(args),
-        Some("watch") => watch::run(args),
-        Some("sample") => sample::run(args),
-        Some("bench") => bench::run(args),
-        Some("doctor") => doctor::run(args),
-        Some("runs") => runs::run(args),
-        // Nobody reads what it would say: its standard error is its watcher's.
-        Some(relay::COMMAND) => Ok(if relay::run(args).is_ok() { Exit::Success } else { Exit::Failure }),
-        Some(driver::COMMAND) => print_and_succeed(&serde_json::json!(driver::answer()).to_string()),
-        Some("help" | "--help" | "-h") => help(args.next()),
-        Some("--version" | "-V") => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
-        _ => Err(unknown_command(&command)),
+    match args::before_command(args)? {
+        Before::Command(command, args) => match command.to_str() {
+            // Nobody reads what it would say: its standard error is its watcher's.
+            Some(relay::COMMAND) => Ok(if relay::run(args).is_ok() { Exit::Success } else { Exit::Failure }),
+            Some(driver::COMMAND) => print_and_succeed(&serde_json::json!(driver::answer()).to_string()),
+            name => match ROOT.subcommand(name.unwrap_or_default()) {
+                Some(command) => (command.run)(args),
+                None => Err(unknown_command(&ROOT, &command)),
+            },
+        },
+        Before::Help(words) => help(words),
+        Before::Version => print_and_succeed(concat!("headroom ", env!("CARGO_PKG_VERSION"), "\n")),
+        Before::Nothing => {
+            print::error(&ROOT.help());
+            Ok(Exit::Usage)
+        }
     }
 }
 
-fn help(topic: Option<OsString>) -> Result<Exit, Error> {
-    let Some(topic) = topic else { return print_and_succeed(&overview()) };
-    match topic.to_str() {
-        Some("plan") => print_and_succeed(&plan::help()),
-        Some("diagnose") => print_and_succeed(&diagnose::help()),
-        Some("data") => print_and_succeed(&data::help()),
-        Some("serve") => print_and_succeed(&serve::help()),
-        Some("token") => print_and_succeed(&token::help()),
-        Some("export") => print_and_succeed(&export::help()),
-        Some("gpus") => print_and_succeed(&gpus::help()),
-        Some("train") => print_and_succeed(&train::help()),
-        Some("watch") => print_and_succeed(&watch::help()),
-        Some("sample") => print_and_succeed(&sample::help()),
-        Some("bench") => print_and_succeed(&bench::help()),
-        Some("doctor") => print_and_succeed(&doctor::help()),
-        Some("runs") => print_and_succeed(&runs::help()),
-        _ => Err(unknown_command(&topic)),
-    }
+/// The help of the command that the words name.
+fn help(words: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
+    find(words).and_then(Command::print_help)
 }
 
-fn unknown_command(command: &OsString) -> Error {
-    UsageError::UnknownCommand { command: command.to_string_lossy().chars().take(80).collect() }.into()
+/// The command that the words name, of all commands; options among them count for nothing.
+fn find(words: impl IntoIterator<Item = OsString>) -> Result<&'static Command, Error> {
+    let mut command: &'static Command = &ROOT;
+    for word in words {
+        if !word.to_string_lossy().starts_with('-') {
+            let below = word.to_str().and_then(|word| command.subcommand(word));
+            command = below.ok_or_else(|| unknown_command(command, &word))?;
+        }
+    }
+    Ok(command)
+}
+
+fn unknown_command(group: &Command, word: &OsStr) -> Error {
+    let command = word.to_string_lossy().chars().take(80).collect();
+    if group.subcommands.is_empty() {
+        return UsageError::UnexpectedWord { command: group.name, word: command }.into();
+    }
+    UsageError::UnknownCommand { group: group.name, command }.into()
 }
 
 fn print_and_succeed(text: &str) -> Result<Exit, Error> {
     print::data(text)?;
     Ok(Exit::Success)
-}
-
-fn overview() -> String {
-    format!(
-        "\
-Headroom {}: what a nanoGPT run takes of a card's memory. Know before you OOM.
-
-Usage: headroom COMMAND [ARGUMENTS]
-
-Commands:
-  plan      Say whether a run fits a card, where it would fail, and what it needs
-  diagnose  Say what an out-of-memory message means, and what to change
-  gpus      List the cards that are known
-  train     Train a GPT on this machine's card or CPU, as nanoGPT would
-  sample    Let a model write
-  export    Write a checkpoint as files that other programs load
-  data      Make training data of a text, as nanoGPT reads it
-  bench     Measure how fast this machine trains and writes
-  serve     Watch this machine's cards, and serve the page on it
-  watch     Run a training of yours, and keep what it prints for the page
-  runs      List, show, export and delete what is kept of runs; copy history
-  token     Say who may watch this machine
-  doctor    Say what of this machine can be read, and why the rest cannot
-
-  help COMMAND, or COMMAND --help   Say more of a command
-  --version                         Print the version
-
-Start with what you give to train.py:
-  headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"
-",
-        env!("CARGO_PKG_VERSION")
-    )
 }

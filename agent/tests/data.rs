@@ -236,7 +236,7 @@ fn the_command_line_is_checked() {
         (&["a.txt", "b.txt", "--out=x"], "data prepare takes no \"b.txt\""),
         (&["a.txt", "--out=x", "--tokenizer=bpe"], "--tokenizer: \"bpe\" is none of char, gpt2"),
         (&["a.txt", "--out="], "--out: a folder has a name"),
-        (&["a.txt", "--outs=x"], "data prepare has no option --outs=x"),
+        (&["a.txt", "--outs=x"], "data prepare has no option --outs"),
     ] {
         let output = folder.run(args);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{args:?}");

@@ -156,9 +156,36 @@ fn help() {
     let rig = Rig::new();
     let help = rig.exits(&["--help"], 0).stdout;
     assert_snapshot!("runs_help", text(&help));
-    for same in [&["-h"][..], &["export", "--help"], &["delete", "3f2a", "-h"]] {
-        assert_eq!(rig.exits(same, 0).stdout, help, "{same:?}");
+    assert_eq!(rig.exits(&["-h"], 0).stdout, help);
+    for (command, help) in [("export", &["export", "3f2a", "--help"]), ("delete", &["delete", "3f2a", "-h"])] {
+        let help = rig.exits(help, 0).stdout;
+        assert!(text(&help).contains(&format!("\nUsage: headroom runs {command} ")), "{}", text(&help));
     }
+}
+
+#[test]
+fn a_list_can_be_narrowed() {
+    let rig = Rig::new();
+    let ids = |args: &[&str]| -> Vec<String> {
+        let json = rig.json(&[&["list", "--json"], args].concat());
+        let runs = json["runs"].as_array().expect("runs").iter();
+        runs.map(|run| run["id"].as_str().expect("an ID").to_owned()).collect()
+    };
+    let all = ids(&[]);
+    assert_eq!(rig.json(&["--json"]), rig.json(&["list", "--json"]), "`runs` alone is `runs list`");
+    assert_eq!(
+        rig.json(&["--data-dir", rig.folder.path().to_str().expect("text"), "list", "--json"]),
+        rig.json(&["--json"])
+    );
+    assert_eq!(all.len(), 3);
+    assert_eq!(ids(&["--status", "running"]), [GOES_ON]);
+    assert_eq!(ids(&["--status=done"]), [DONE]);
+    assert_eq!(ids(&["--status=failed"]), [OOM]);
+    let two: Vec<String> = all.iter().filter(|id| *id != OOM).cloned().collect();
+    assert_eq!(ids(&["--status=done", "--status=running"]), two);
+    assert_eq!(ids(&["--limit", "1"]), all[..1], "the newest");
+    assert_eq!(ids(&["--since", "1990-01-01"]), all);
+    assert_eq!(rig.refused(&["list", "--status=lost"], 0), "No run matches.\n");
 }
 
 #[test]
@@ -302,7 +329,7 @@ fn a_copy_is_a_history_of_its_own() {
     rig.exits(&["backup", "copy.sqlite"], 0);
     let again = rig.refused(&["backup", "copy.sqlite"], 1);
     assert!(again.starts_with("headroom: copy.sqlite is there already\n"), "{again}");
-    let nowhere = rig.refused(&["backup", "none/copy.sqlite"], 1);
+    let nowhere = rig.refused(&["backup", "none/copy.sqlite"], 3);
     assert!(nowhere.starts_with("headroom: cannot write none/copy.sqlite: "), "{nowhere}");
 }
 
@@ -327,11 +354,17 @@ fn what_cannot_be_used_is_said() {
         ),
         (&["export", "--readings", "all"], 2, "--readings: \"all\" is none of fast, slow, host"),
         (&["export", "--readings", "host", "--gpu", "0"], 2, "--readings host are the machine's, and take no --gpu"),
-        (&["list", "--data-dir="], 2, "runs takes no \"list\""),
+        (&["list", "x"], 2, "runs list takes no \"x\""),
+        (
+            &["list", "--status=ended"],
+            2,
+            "--status: \"ended\" is none of queued, running, stalled, done, stopped, failed, lost",
+        ),
+        (&["list", "--limit=0"], 2, "--limit: \"0\" is not a number of runs, 1 or more"),
         (&["--data-dir="], 2, "--data-dir: a folder has a name"),
-        (&["shwo"], 2, "runs takes no \"shwo\""),
+        (&["shwo"], 2, "runs has no command \"shwo\""),
         (&["delete", "a", "b"], 2, "runs delete takes no \"b\""),
-        (&["show", "a", "--out=b"], 2, "runs show has no option --out=b"),
+        (&["show", "a", "--out=b"], 2, "runs show has no option --out"),
         (&["show", "3f2"], 1, &format!("several runs are called 3f2, or their numbers begin so: {DONE}, {OOM}")),
         (&["show", "x"], 1, "there is no run x"),
         (
@@ -364,7 +397,7 @@ fn a_folder_that_is_not_there_is_not_made() {
     let missing = rig.folder.path().join("typed/wrong");
     let folder = missing.to_str().expect("text");
     for args in [&[][..], &["show", "3f2a"], &["export", "3f2a"], &["export", "--gpu", "0"], &["backup", "copy"]] {
-        let said = rig.refused(&[args, &["--data-dir", folder]].concat(), 1);
+        let said = rig.refused(&[args, &["--data-dir", folder]].concat(), 3);
         let expected = format!("headroom: there is no history in {folder}: there is no such folder\n");
         assert!(said.starts_with(&expected), "{said}");
     }
@@ -413,7 +446,7 @@ fn a_history_of_a_later_version_is_left_alone() {
     drop(connection);
     let before = fs::read(rig.path("history.sqlite")).expect("the file");
     for args in [&[][..], &["show", "3f2a"], &["delete", "3f2a"], &["backup", "copy"]] {
-        let said = rig.refused(args, 1);
+        let said = rig.refused(args, 3);
         assert!(said.starts_with("headroom: history cannot be used: a newer headroom wrote it"), "{said}");
     }
     assert!(fs::read(rig.path("history.sqlite")).expect("the file") == before, "it was changed");
@@ -452,7 +485,7 @@ fn a_damaged_history_is_said_where_one_looks_and_what_can_be_read_stays() {
     file.seek(SeekFrom::Start(u64::from(root - 1) * 4096)).expect("a place");
     file.write_all(&[0xAA; 4096]).expect("space");
     drop(file);
-    let refused = rig.refused(&["export", "--gpu", "0"], 1);
+    let refused = rig.refused(&["export", "--gpu", "0"], 3);
     assert!(refused.contains("the file is damaged") && refused.contains("hint: `headroom serve`"), "{refused}");
     let program = rig.command(&[]).get_program().to_owned();
     let mut serve = Command::new(program)

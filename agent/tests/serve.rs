@@ -109,7 +109,7 @@ fn a_port_that_is_taken_is_said() {
     let mut command = Command::new(headroom());
     command.args(["serve", "--listen", &listen]).env("HEADROOM_DATA_DIR", folder.path());
     let output = command.output().expect("headroom runs");
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b""[..]));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.starts_with(&format!("headroom: cannot listen on {listen}: ")), "{stderr}");
     assert!(

@@ -18,7 +18,8 @@ use serde::Serialize;
 
 use super::{
     Error, Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse, threads},
+    args::{Flag, Parsed, Refusal, UsageError, Word, parse, refusal, shown, threads},
+    command::Command,
     print,
 };
 use crate::{store, telemetry, train::memory::available_bytes};
@@ -101,41 +102,39 @@ fn part(word: &str) -> Result<Part, Refusal> {
     }
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Measures how fast this machine trains and writes, on the CPU and on WebGPU, and prints
-a JSON object a line, as soon as it is known; progress goes to standard error.
-
-Usage: headroom bench [OPTIONS]
-
-Options:
-{}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "bench",
+    summary: "Benchmark training and generation",
+    about: "\
+Benchmarks training and text generation, on the CPU and on WebGPU. Prints one JSON object
+per line, as soon as it is known; progress goes to standard error.",
+    usage: &["headroom bench [OPTIONS]"],
+    options: || shown(FLAGS),
+    notes: "\
 Every line has schema (1), headroom (the version), build, kind, device (its name), shape,
-and available; where that is false, reason says why, and there are no figures:
+and available; if that is false, reason says why, and there are no figures:
   machine  the processor: threads, instructions
   gemm     what the threads reach in plain products: gflops
   train    training on the CPU, shapes small, medium and gpt2: tokens_per_second, gflops,
            fraction_of_gemm
-  decode   writing on the CPU, shapes tiny and gpt2, weights in f32 and int16:
+  decode   generation on the CPU, shapes tiny and gpt2, weights in f32 and int16:
            tokens_per_second, millis_a_token, prompt_tokens_per_second
-  webgpu   writing on WebGPU, the same shapes, weights in f32 and f16: these, software,
+  webgpu   generation on WebGPU, the same shapes, weights in f32 and f16: these, software,
            f16, and fraction_of_copy_bandwidth
   telemetry
-           reading NVIDIA cards ten times a second: core_percent, moment_micros,
-           and readings of the first card, each with its micros and, if so, why it
-           is missing; what they are, headroom doctor tells
-  history  keeping what eight cards tell, in a folder for temporary files: second_millis,
+           reading NVIDIA GPUs ten times a second: core_percent, moment_micros,
+           and readings of the first GPU, each with its micros and, if it is missing, the
+           reason; `headroom doctor` explains them
+  history  keeping the readings of eight GPUs, in a temporary folder: second_millis,
            core_percent, hour_bytes, month_bytes, ranges with the millis of each
-Figures are of the median round, on this machine as it is now: what else works on it
-takes its share. What it has no memory for is a line with that reason.
-
-Exit status: 0 done, with whatever is here; 2 the command line cannot be used.
-",
-        options_help(FLAGS)
-    )
-}
+Figures are medians; other load on the machine affects them. A benchmark that does not fit
+in memory is a line with that reason.",
+    exits: &[(0, "done, with everything that this machine has")],
+    examples: &["headroom bench", "headroom bench --quick --only decode"],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -143,9 +142,8 @@ Exit status: 0 done, with whatever is here; 2 the command line cannot be used.
 /// The words cannot be used, or standard output cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     let mut request = Request::default();
-    if parse("bench", FLAGS, args, &mut request, refuse)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let threads = request.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
     let bench = Bench { report: Report::new(), processor: machine::processor(), effort: request.effort, threads };
@@ -173,10 +171,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
-    Err(match word {
-        Word::Plain(word) => UsageError::UnexpectedWord { command: "bench", word: word.to_string_lossy().into_owned() },
-        Word::Other(option) => UsageError::UnknownOption { command: "bench", near: nearest(FLAGS, &option), option },
-    })
+    Err(refusal(COMMAND.name, FLAGS, word))
 }
 
 /// What runs on the processor.

@@ -12,7 +12,8 @@ use signal_hook::{consts::TERM_SIGNALS, flag};
 
 use super::{
     Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, Parsed, Refusal, UsageError, Word, parse, refusal, shown},
+    command::{Command, Words},
     print,
 };
 pub use crate::data::prepare::Error;
@@ -24,7 +25,6 @@ use crate::data::{
 
 /// The schema's number.
 const SCHEMA: u32 = 1;
-const COMMAND: &str = "data prepare";
 
 #[derive(Debug, Default)]
 struct Request {
@@ -102,61 +102,48 @@ struct File {
     tokens: u64,
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Makes training data of a text: train.bin and val.bin of 16-bit tokens, and for characters
-a meta.pkl, as nanoGPT's prepare.py writes them. nanoGPT reads them, and its own work here.
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "data",
+    summary: "Prepare training data for nanoGPT",
+    about: "Prepares training data in nanoGPT's layout.",
+    usage: &["headroom data prepare FILE|builtin --out FOLDER [OPTIONS]"],
+    subcommands: &[&PREPARE],
+    examples: &["headroom data prepare builtin --out data/stories"],
+    run: |args| COMMAND.dispatch(args, None),
+    ..Command::EMPTY
+};
 
-Usage: headroom data prepare FILE|builtin --out FOLDER [OPTIONS]
-
+/// Its subcommand.
+const PREPARE: Command = Command {
+    name: "data prepare",
+    summary: "Tokenise a text file for nanoGPT",
+    about: "\
+Tokenises a text: writes train.bin and val.bin of 16-bit tokens, and for characters a
+meta.pkl, as nanoGPT's prepare.py does. nanoGPT and `headroom train` read them.",
+    usage: &["headroom data prepare FILE|builtin --out FOLDER [OPTIONS]"],
+    arguments: "\
   FILE     UTF-8 text; the first nine tenths of its characters are for training;
            a file of any size, or a pipe of up to 1 GiB
-  builtin  {} MB of small stories with names and sums that come with headroom
+  builtin  4 MB of small stories with names and sums that come with headroom",
+    options: || shown(FLAGS),
+    words: Words::Files,
+    notes: "Prints the folder. Running it again with the same input changes nothing.",
+    exits: &[(0, "the data set is there"), (1, "the text cannot be used, or another data set is there")],
+    examples: &[
+        "headroom data prepare builtin --out data/stories",
+        "headroom data prepare input.txt --tokenizer gpt2 --out data/mine",
+    ],
+    run,
+    ..Command::EMPTY
+};
 
-Options:
-{}
-Prints the folder. Exit status: 0 the data set is there, 1 it could not be made, 2 wrong
-usage, 3 a file cannot be read or written. The same again changes nothing.
-
-Examples:
-  headroom data prepare builtin --out data/stories
-  headroom data prepare input.txt --tokenizer gpt2 --out data/mine
-",
-        corpus::BYTES / 1_000_000,
-        options_help(FLAGS)
-    )
-}
-
-/// Runs the command.
-///
-/// # Errors
-/// The words cannot be used, or no data set can be made.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
-    let mut args = args.into_iter();
-    let verb = args.next();
-    match verb.as_ref().map(|verb| verb.to_string_lossy()).as_deref() {
-        Some("prepare") => {}
-        Some("-h" | "--help") => {
-            print::data(&help())?;
-            return Ok(Exit::Success);
-        }
-        None => {
-            print::note(&help());
-            return Ok(Exit::Usage);
-        }
-        Some(other) => {
-            let word = other.chars().take(80).collect();
-            return Err(UsageError::UnexpectedWord { command: "data", word }.into());
-        }
-    }
+fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse(COMMAND, FLAGS, args, &mut request, take_word)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    if parse(PREPARE.name, FLAGS, args, &mut request, take_word)? == Parsed::Help {
+        return PREPARE.print_help();
     }
-    let missing = |what| UsageError::Missing { command: COMMAND, what };
+    let missing = |what| UsageError::Missing { command: PREPARE.name, what };
     let file = request.file.ok_or_else(|| missing("FILE, or builtin"))?;
     let out = request.out.ok_or_else(|| missing("--out FOLDER"))?;
     obey_interrupts();
@@ -205,12 +192,7 @@ fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
             request.file = Some(file);
             Ok(())
         }
-        Word::Plain(word) => {
-            Err(UsageError::UnexpectedWord { command: COMMAND, word: word.to_string_lossy().into_owned() })
-        }
-        Word::Other(option) => {
-            Err(UsageError::UnknownOption { command: COMMAND, near: nearest(FLAGS, &option), option })
-        }
+        other => Err(refusal(PREPARE.name, FLAGS, other)),
     }
 }
 
@@ -264,6 +246,12 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_has_the_size_of_the_corpus() {
+        let size = format!("{} MB of small stories", corpus::BYTES / 1_000_000);
+        assert!(PREPARE.arguments.contains(&size), "{size}");
+    }
 
     #[test]
     fn thousands_are_parted() {

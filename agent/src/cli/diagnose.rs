@@ -15,9 +15,10 @@ use headroom_shared::{
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, options_help, parse},
+    args::{Flag, Parsed, UsageError, Word, parse_with, shown},
+    command::{Command, Words},
     fixes, plan,
-    plan::options::{self, Given, Request},
+    plan::options::{self, EVAL_BATCH_SIZE, Given, Request},
     print,
     style::{Ink, Style},
 };
@@ -48,9 +49,9 @@ fn flags() -> Vec<Flag<Request>> {
 /// The words cannot be used, or a file cannot be read.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("diagnose", &flags(), args, &mut request, take_word)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    let takes = |key: &str, word: &OsStr| options::is_value(key, word, EVAL_BATCH_SIZE);
+    if parse_with(COMMAND.name, &flags(), args, &mut request, take_word, takes)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let text = read_text(request.text.as_deref().unwrap_or(OsStr::new("-")))?;
     let sources = plan::sources_or_stock(&request.given)?;
@@ -60,7 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         let problems = plan::problems(resolved);
         if resolved.request.is_none() || problems.iter().any(stops_nanogpt) {
             let errors = plan::findings(resolved, |severity| severity == Severity::Error);
-            print::note(&(plan::said(&problems, &resolved.settings) + &errors));
+            print::error(&(plan::said(&problems, &resolved.settings) + &errors));
             return Ok(Exit::Usage);
         }
     }
@@ -88,7 +89,10 @@ fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
             request.text = Some(word);
             Ok(())
         }
-        other => options::take_word(request, other),
+        other => {
+            request.given.push(options::nanogpt_word(COMMAND.name, &flags(), EVAL_BATCH_SIZE, other)?);
+            Ok(())
+        }
     }
 }
 
@@ -191,25 +195,25 @@ fn arithmetic(diagnosis: &Diagnosis, style: &Style) -> Option<String> {
     Some(text)
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Says what an out-of-memory message means: the tensor, the phase, and what to change.
-
-Usage: headroom diagnose [FILE|-] [--config CONFIG.py] [--key=value …] [OPTIONS]
-
-Takes any text with a message in it, a whole traceback or log too; - or nothing is standard input.
-  --key=value    Any setting of nanoGPT, as on its command line
-
-Options:
-{}
-Exit status: 0 the text was read, 2 the command line, the text or the config cannot be used.
-
-Examples:
-  headroom diagnose train.log
-  headroom diagnose - --config config/train_gpt2.py --batch_size=64 < message.txt
-",
-        options_help(&flags())
-    )
-}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "diagnose",
+    summary: "Explain an out-of-memory error",
+    about: "\
+Explains an out-of-memory error: which tensor, in which phase, and what to change.",
+    usage: &["headroom diagnose [FILE|-] [--config CONFIG.py] [--key=value …] [OPTIONS]"],
+    arguments: "\
+  FILE           Any text that contains the error; a traceback or a whole log will do.
+                 Reads standard input if FILE is - or left out
+  --key=value    Any setting of nanoGPT, as on its command line; --key value works too",
+    options: || shown(&flags()),
+    takes_settings: true,
+    words: Words::Files,
+    exits: &[(0, "the text was read")],
+    examples: &[
+        "headroom diagnose train.log",
+        "headroom diagnose - --config config/train_gpt2.py --batch_size=64 < message.txt",
+    ],
+    run,
+    ..Command::EMPTY
+};

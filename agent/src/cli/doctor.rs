@@ -21,7 +21,8 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, UsageError, Word, parse, refusal, shown},
+    command::Command,
     print,
     style::Style,
 };
@@ -95,22 +96,19 @@ const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Says what of this machine can be read, and why the rest cannot.
-
-Usage: headroom doctor [--data-dir FOLDER] [--json]
-
-Options:
-{}
-Every reading of every card is listed, with its value or the reason why there is none.
-The exit status is 0 where a card answers, and 1 where none does.
-",
-        options_help(FLAGS)
-    )
-}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "doctor",
+    summary: "Check drivers and telemetry",
+    about: "Checks what can be read on this machine, and gives the reason for what cannot.",
+    usage: &["headroom doctor [--data-dir FOLDER] [--json]"],
+    options: || shown(FLAGS),
+    notes: "Every reading of every GPU is listed, with its value or the reason why there is none.",
+    exits: &[(0, "a GPU answers"), (1, "no GPU answers")],
+    examples: &["headroom doctor", "headroom doctor --json"],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -118,9 +116,8 @@ The exit status is 0 where a card answers, and 1 where none does.
 /// The words cannot be used, the system gives no thread, or standard output cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("doctor", FLAGS, args, &mut request, refuse)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let findings = look(&request)?;
     let text = if request.json {
@@ -133,12 +130,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
-    Err(match word {
-        Word::Plain(word) => {
-            UsageError::UnexpectedWord { command: "doctor", word: word.to_string_lossy().into_owned() }
-        }
-        Word::Other(option) => UsageError::UnknownOption { command: "doctor", near: nearest(FLAGS, &option), option },
-    })
+    Err(refusal(COMMAND.name, FLAGS, word))
 }
 
 fn look(request: &Request) -> Result<Findings, Error> {

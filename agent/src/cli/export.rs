@@ -14,7 +14,8 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, Parsed, UsageError, Word, parse, refusal, shown},
+    command::Command,
     print,
     sample::which,
 };
@@ -139,27 +140,21 @@ const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Writes a checkpoint as files that other programs load, and prints their names.
-
-Usage: headroom export --ckpt FOLDER [--format hf|nanogpt] [--dtype float32|float16] --out FOLDER
-
-Options:
-{}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "export",
+    summary: "Export a checkpoint for other tools",
+    about: "Writes a checkpoint as files that other programs load, and prints their names.",
+    usage: &["headroom export --ckpt FOLDER [--format hf|nanogpt] [--dtype float32|float16] --out FOLDER"],
+    options: || shown(FLAGS),
+    notes: "\
 A model without biases gets biases of zero in Hugging Face's format, which has no other.
-Its tokenizer becomes a tokenizer.json, which `headroom sample` reads as well.
-
-Exit status: 0 written, 1 failed, 2 wrong usage, 3 a file cannot be read or written.
-
-Example:
-  headroom export --ckpt out-shakespeare-char --format hf --out my-gpt
-",
-        options_help(FLAGS)
-    )
-}
+Its tokenizer becomes a tokenizer.json, which `headroom sample` reads as well.",
+    exits: &[(0, "the files are written"), (1, "the checkpoint cannot be exported, or the folder has a model already")],
+    examples: &["headroom export --ckpt out-shakespeare-char --format hf --out my-gpt"],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -167,9 +162,8 @@ Example:
 /// The words cannot be used, the checkpoint cannot be read, or the folder not be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("export", FLAGS, args, &mut request, refuse)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let needed = |path: Option<PathBuf>, name| path.ok_or(UsageError::MissingValue { name, value: "FOLDER" });
     let (ckpt, out) = (needed(request.ckpt, "ckpt")?, needed(request.out, "out")?);
@@ -184,12 +178,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
-    Err(match word {
-        Word::Plain(word) => {
-            UsageError::UnexpectedWord { command: "export", word: word.to_string_lossy().into_owned() }
-        }
-        Word::Other(option) => UsageError::UnknownOption { command: "export", near: nearest(FLAGS, &option), option },
-    })
+    Err(refusal(COMMAND.name, FLAGS, word))
 }
 
 /// Writes the files, the weights last: a folder that has them is complete.

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::{
     Error, Exit,
-    args::{Flag, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, Parsed, UsageError, Word, parse, refusal, shown},
+    command::Command,
     print,
     style::{Ink, Style},
 };
@@ -80,22 +81,21 @@ impl From<&'static Device> for Row {
     }
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Lists the cards that `headroom plan --gpu NAME` knows.
-
-Usage: headroom gpus [--json]
-
-Options:
-{}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "gpus",
+    summary: "List known GPUs",
+    about: "Lists the GPUs that `headroom plan --gpu NAME` knows.",
+    usage: &["headroom gpus [--json]"],
+    options: || shown(FLAGS),
+    notes: "\
 Looser spellings work too: rtx4070, \"NVIDIA GeForce RTX 4070\", \"A100 80GB\".
-\"memory\" is what CUDA reports as the card's total, which is less than the size on the box.
-",
-        options_help(FLAGS)
-    )
-}
+\"memory\" is what CUDA reports as the GPU's total, which is less than the size on the box.",
+    exits: &[(0, "the GPUs are listed")],
+    examples: &["headroom gpus", "headroom gpus --json"],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -103,8 +103,8 @@ Looser spellings work too: rtx4070, \"NVIDIA GeForce RTX 4070\", \"A100 80GB\".
 /// The words cannot be used, or standard output cannot be written.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
     let mut request = Request::default();
-    let text = match parse("gpus", FLAGS, args, &mut request, refuse)? {
-        Parsed::Help => help(),
+    let text = match parse(COMMAND.name, FLAGS, args, &mut request, refuse)? {
+        Parsed::Help => return COMMAND.print_help(),
         Parsed::Taken if request.json => json()?,
         Parsed::Taken => table(&Style::of_stdout()),
     };
@@ -113,10 +113,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, Error> {
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
-    Err(match word {
-        Word::Plain(word) => UsageError::UnexpectedWord { command: "gpus", word: word.to_string_lossy().into_owned() },
-        Word::Other(option) => UsageError::UnknownOption { command: "gpus", near: nearest(FLAGS, &option), option },
-    })
+    Err(refusal(COMMAND.name, FLAGS, word))
 }
 
 fn json() -> Result<String, super::plan::Error> {

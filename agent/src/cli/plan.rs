@@ -24,13 +24,13 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Parsed, UsageError, nearest, parse},
-    print,
+    args::{Parsed, UsageError, nearest, parse_with},
+    meant, print,
     style::Style,
 };
 use crate::{train::keys::stops_nanogpt, utf8::NotText};
-pub use options::help;
-use options::{EVAL_BATCH_SIZE, FLAGS, Given, Request, take_word};
+pub use options::COMMAND;
+use options::{EVAL_BATCH_SIZE, FLAGS, Given, Request, is_value, take_word};
 
 /// Where `headroom serve` answers unless told otherwise; a link opens there.
 const PAGE: &str = "http://127.0.0.1:8420/";
@@ -83,9 +83,9 @@ impl Error {
 /// The words cannot be used, a config file cannot be read, or there is nothing to plan.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("plan", FLAGS, args, &mut request, take_word)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    let takes = |key: &str, word: &OsStr| is_value(key, word, EVAL_BATCH_SIZE);
+    if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     if request.json && request.link {
         return Err(UsageError::Exclusive("json", "link").into());
@@ -96,7 +96,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     let resolved = resolve(&sources_or_stock(&request.given)?, &request.options);
     let problems = problems(&resolved);
     let Some(asked) = resolved.request.clone().filter(|_| !problems.iter().any(stops_nanogpt)) else {
-        print::note(
+        print::error(
             &(said(&problems, &resolved.settings) + &findings(&resolved, |severity| severity == Severity::Error)),
         );
         return Ok(Exit::Usage);
@@ -180,10 +180,16 @@ pub fn problems(resolved: &Resolved) -> Vec<Problem> {
     problems.retain(|problem| !stops_nanogpt(problem) || stopped_at.insert(problem.source.clone()));
     for problem in &mut problems {
         if problem.hint.is_none() && problem.message.is(&text::unknown_key("")) {
-            problem.hint = nearest(FLAGS, &problem.source).map(text::did_you_mean);
+            problem.hint = meant_option(&problem.source).map(text::did_you_mean);
         }
     }
     problems
+}
+
+/// An option of ours, or a setting of nanoGPT's, that `--name=value` may have meant.
+fn meant_option(argument: &str) -> Option<String> {
+    let (name, value) = argument.trim_start_matches('-').split_once('=')?;
+    meant::setting(COMMAND.name, name, value).or_else(|| nearest(FLAGS, argument))
 }
 
 /// Problems with their hints, a line each.

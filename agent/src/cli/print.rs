@@ -1,8 +1,12 @@
 //! The one place that writes to standard output and standard error.
 //!
 //! Data goes to standard output, whole and at once; everything a person should know beside it goes to standard error.
+//! `--quiet` silences notes there, never errors.
 
-use std::io::{self, ErrorKind, Write};
+use std::{
+    io::{self, ErrorKind, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use thiserror::Error;
 
@@ -39,7 +43,23 @@ pub fn data_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
     Ok(stdout.flush()?)
 }
 
-/// Writes to standard error. Where that fails there is no one left to tell.
+/// Whether notes are silenced.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Silences notes from here on, for the whole process.
+pub fn silence_notes() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Writes a note to standard error: progress, or what to know beside the result. `--quiet` silences it.
 pub fn note(text: &str) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        error(text);
+    }
+}
+
+/// Writes an error or a warning of lost work to standard error, with `--quiet` too. A failure to write is ignored:
+/// there is no other stream to report it on.
+pub fn error(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,6 +1,7 @@
 //! `headroom runs`: what is kept of training runs and cards, with or without an agent beside it.
 
 mod export;
+mod standing;
 mod table;
 
 use std::{
@@ -15,7 +16,8 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, UsageError, Word, parse, refusal, shown},
+    command::{Command, Words},
     print, set_aside,
     style::Style,
 };
@@ -24,6 +26,7 @@ use crate::{
     folders, foreman,
     store::{self, Archive, BackupError},
 };
+use standing::Standing;
 
 /// The schema's number.
 const SCHEMA: u32 = 1;
@@ -119,6 +122,9 @@ struct Request {
     group: Option<Group>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,
+    /// Those that are listed; all of them where none is named.
+    statuses: Vec<Standing>,
+    limit: Option<usize>,
 }
 
 impl Request {
@@ -132,7 +138,7 @@ impl Request {
         // Said as long as the file lies there: what is asked for may be in it.
         let said = archive.set_aside().ok().flatten().and_then(|what| set_aside::said(&what));
         if let Some(said) = said {
-            print::note(&said);
+            print::error(&said);
         }
         Ok(archive)
     }
@@ -156,105 +162,138 @@ const JSON: Flag<Request> = Flag {
     },
 };
 
-const LIST_FLAGS: &[Flag<Request>] = &[JSON, DATA_DIR];
+const STATUS: Flag<Request> = Flag {
+    name: "status",
+    value: Some("STATUS"),
+    doc: "Only runs that are queued, running, stalled, done, stopped,\nfailed or lost; may be given more than once",
+    set: |request, word| {
+        let status = Standing::named(word);
+        request.statuses.push(status.ok_or_else(|| format!("{word:?} is none of {}", Standing::NAMES.join(", ")))?);
+        Ok(())
+    },
+};
+const SINCE: Flag<Request> = Flag {
+    name: "since",
+    value: Some("TIME"),
+    doc: "Only runs that began then or later: 2026-11-22,\n\"2026-11-22 14:30\", or a duration ago: 90m, 24h, 30d",
+    set: |request, time| {
+        request.from_ms = Some(export::time(time)?);
+        Ok(())
+    },
+};
+const LIMIT: Flag<Request> = Flag {
+    name: "limit",
+    value: Some("N"),
+    doc: "At most N runs, the newest [default: all]",
+    set: |request, n| {
+        let limit = n.parse().ok().filter(|n| *n > 0);
+        request.limit = Some(limit.ok_or_else(|| format!("{n:?} is not a number of runs, 1 or more"))?);
+        Ok(())
+    },
+};
+
+const LIST_FLAGS: &[Flag<Request>] = &[STATUS, SINCE, LIMIT, JSON, DATA_DIR];
+const SHOW_FLAGS: &[Flag<Request>] = &[JSON, DATA_DIR];
 const PLAIN_FLAGS: &[Flag<Request>] = &[DATA_DIR];
 
-/// One of the commands.
-struct Verb {
-    name: &'static str,
-    /// As it is said where something is wrong.
-    command: &'static str,
-    flags: &'static [Flag<Request>],
-    /// The word it takes, where it cannot do without.
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "runs",
+    summary: "Manage recorded runs",
+    about: "\
+Lists, shows, exports and deletes recorded runs, and backs up the history. Without a
+subcommand it lists them. It works beside a running `headroom serve` and without one.",
+    usage: &["headroom runs [OPTIONS]", "headroom runs COMMAND [ARGUMENTS]"],
+    subcommands: &[&LIST, &SHOW, &export::COMMAND, &DELETE, &BACKUP],
+    options: || shown(LIST_FLAGS),
+    exits: EXITS,
+    examples: &["headroom runs --status failed --since 24h", "headroom runs export 3f2a --out losses.csv"],
+    run: |args| COMMAND.dispatch(args, Some(&LIST)),
+    ..Command::EMPTY
+};
+
+const EXITS: &[(u8, &str)] = &[(0, "done"), (1, "no run or GPU matches, or it cannot be done now")];
+/// What an ID is, for every help.
+const ID: &str = "  ID    Run ID, unique ID prefix, or unique name";
+
+const LIST: Command = Command {
+    name: "runs list",
+    summary: "List recorded runs, the newest first",
+    about: "Lists recorded runs, the newest first.",
+    usage: &["headroom runs list [--status STATUS] [--since TIME] [--limit N] [--json]"],
+    options: || shown(LIST_FLAGS),
+    exits: &[(0, "the runs are listed; there may be none")],
+    examples: &["headroom runs list --status failed --status lost", "headroom runs list --limit 5 --json"],
+    run: |args| run(&LIST, LIST_FLAGS, None, args, list),
+    ..Command::EMPTY
+};
+
+const SHOW: Command = Command {
+    name: "runs show",
+    summary: "Show one run",
+    about: "Shows one run: command, losses, speed, memory, energy and how it ended.",
+    usage: &["headroom runs show ID [--json]"],
+    arguments: ID,
+    options: || shown(SHOW_FLAGS),
+    words: Words::Name,
+    exits: EXITS,
+    examples: &["headroom runs show 3f2a"],
+    run: |args| run(&SHOW, SHOW_FLAGS, Some("ID"), args, show),
+    ..Command::EMPTY
+};
+
+const DELETE: Command = Command {
+    name: "runs delete",
+    summary: "Delete a run that has ended",
+    about: "\
+Deletes a run that has ended: its record, and the folder of a run that the agent started.",
+    usage: &["headroom runs delete ID"],
+    arguments: ID,
+    options: || shown(PLAIN_FLAGS),
+    words: Words::Name,
+    exits: EXITS,
+    examples: &["headroom runs delete 3f2a"],
+    run: |args| run(&DELETE, PLAIN_FLAGS, Some("ID"), args, delete),
+    ..Command::EMPTY
+};
+
+const BACKUP: Command = Command {
+    name: "runs backup",
+    summary: "Copy the history database",
+    about: "Copies the history database: a consistent snapshot, while other programs write to it.",
+    usage: &["headroom runs backup FILE"],
+    arguments: "  FILE  A new file",
+    options: || shown(PLAIN_FLAGS),
+    words: Words::Files,
+    exits: &[(0, "the copy is complete"), (1, "there is no history, or the file exists")],
+    examples: &["headroom runs backup history-backup.sqlite"],
+    run: |args| run(&BACKUP, PLAIN_FLAGS, Some("FILE"), args, backup),
+    ..Command::EMPTY
+};
+
+/// Reads the words of a subcommand and runs it; `needs` is the word that it cannot do without.
+fn run(
+    command: &Command,
+    flags: &[Flag<Request>],
     needs: Option<&'static str>,
-    run: fn(&Request) -> Result<Exit, super::Error>,
-}
-
-const LIST: Verb = Verb { name: "", command: "runs", flags: LIST_FLAGS, needs: None, run: list };
-const VERBS: [Verb; 4] = [
-    Verb { name: "show", command: "runs show", flags: LIST_FLAGS, needs: Some("ID"), run: show },
-    Verb { name: "export", command: "runs export", flags: export::FLAGS, needs: None, run: export::run },
-    Verb { name: "delete", command: "runs delete", flags: PLAIN_FLAGS, needs: Some("ID"), run: delete },
-    Verb { name: "backup", command: "runs backup", flags: PLAIN_FLAGS, needs: Some("FILE"), run: backup },
-];
-
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Lists, shows, exports and deletes what is kept of training runs, and copies history.
-Works beside a running `headroom serve` and without one.
-
-Usage: headroom runs [--json]
-       headroom runs show ID [--json]
-       headroom runs export [ID] [--format csv|json] [--out FILE] [--force]
-       headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
-       headroom runs export --readings host [--from TIME] [--to TIME] [--format csv|json] [--out FILE]
-       headroom runs delete ID
-       headroom runs backup FILE
-
-  ID    A run's number, a beginning of it, or its name, where no other run has that
-  FILE  A new file: history as it is at one moment, whole, while others write to it
-
-Options:
-{}
-Export gives every iteration and evaluation that a run printed, up to 10,000,000 lines, or the
-telemetry of a card or of the machine as it is kept: full rate for the newest hour, 10 s for two
-days, minutes beyond. A reading that the card did not give is empty, or null.
-
-A run's CSV, here and from the server: printed_at_unix_ms is the time of day when a line was
-printed, iteration_time_ms how long the iteration took. A row of the kind left_out stands for
-lines_left_out lines or more that were printed there and not kept.
-
-A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or so long ago: 90m, 24h, 30d.
-
-Exit status: 0 done, 1 not done, 2 the command line cannot be used.
-
-Examples:
-  headroom runs export 3f2a --out losses.csv
-  headroom runs export --gpu 0 --from 24h --format json
-",
-        options_help(export::HELP)
-    )
-}
-
-/// Runs the command.
-///
-/// # Errors
-/// The words cannot be used, there is no such run, or history cannot be read or written.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
-    let mut args = args.into_iter().peekable();
-    let named = |word: &OsString| VERBS.iter().find(|verb| *word == *verb.name);
-    let verb = args.peek().and_then(named);
-    if verb.is_some() {
-        args.next();
-    }
-    let verb = verb.unwrap_or(&LIST);
+    args: Vec<OsString>,
+    act: fn(&Request) -> Result<Exit, super::Error>,
+) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    let take = |request: &mut Request, word| take_word(verb, request, word);
-    if parse(verb.command, verb.flags, args, &mut request, take)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
-    }
-    if let (Some(what), None) = (verb.needs, &request.word) {
-        return Err(UsageError::Missing { command: verb.command, what }.into());
-    }
-    (verb.run)(&request)
-}
-
-fn take_word(verb: &Verb, request: &mut Request, word: Word) -> Result<(), UsageError> {
-    match word {
-        Word::Plain(word) if request.word.is_none() && !verb.name.is_empty() => {
+    let take = |request: &mut Request, word| match word {
+        Word::Plain(word) if request.word.is_none() && command.words != Words::None => {
             request.word = Some(word);
             Ok(())
         }
-        Word::Plain(word) => {
-            Err(UsageError::UnexpectedWord { command: verb.command, word: word.to_string_lossy().into_owned() })
-        }
-        Word::Other(option) => {
-            Err(UsageError::UnknownOption { command: verb.command, near: nearest(verb.flags, &option), option })
-        }
+        other => Err(refusal(command.name, flags, other)),
+    };
+    if parse(command.name, flags, args, &mut request, take)? == Parsed::Help {
+        return command.print_help();
     }
+    if let (Some(what), None) = (needs, &request.word) {
+        return Err(UsageError::Missing { command: command.name, what }.into());
+    }
+    act(&request)
 }
 
 /// The run that the words name.
@@ -282,11 +321,17 @@ fn json(document: &impl Serialize) -> Result<String, Error> {
 }
 
 fn list(request: &Request) -> Result<Exit, super::Error> {
-    let runs = request.archive()?.runs(RUNS_MAX).map_err(Error::from)?;
+    let mut runs = request.archive()?.runs(RUNS_MAX).map_err(Error::from)?;
+    let has_any = !runs.is_empty();
+    runs.retain(|run| {
+        let has_status = request.statuses.is_empty() || request.statuses.contains(&Standing::of(run.status));
+        has_status && request.from_ms.is_none_or(|from_ms| run.started_ms >= from_ms)
+    });
+    runs.truncate(request.limit.unwrap_or(RUNS_MAX));
     if request.json {
         print::data(&json(&Listed { schema: SCHEMA, runs })?)?;
     } else if runs.is_empty() {
-        print::note("No run was kept yet.\n");
+        print::note(if has_any { "No run matches.\n" } else { "No run was kept yet.\n" });
     } else {
         print::data(&table::table(&runs, now_ms(), &Style::of_stdout()))?;
     }
@@ -313,7 +358,7 @@ fn delete(request: &Request) -> Result<Exit, super::Error> {
     // History has it no more, whatever is left beside it.
     let data = folders::named(request.data_dir.as_deref()).map_err(Error::from)?;
     if let Err(error) = foreman::deleted(&data, &run) {
-        print::note(&format!("headroom: {error}\n"));
+        print::error(&format!("headroom: {error}\n"));
     }
     print::note(&format!("run {} ({}) is deleted\n", run.id, table::printable(&run.name)));
     Ok(Exit::Success)

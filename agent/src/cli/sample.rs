@@ -14,7 +14,8 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, Parsed, Refusal, UsageError, Word, parse, refusal, shown},
+    command::Command,
     print,
 };
 use crate::{
@@ -193,22 +194,19 @@ fn put<T>(to: &mut T, parsed: Option<T>, what: &str, given: &str) -> Result<(), 
     Ok(())
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Lets a model write: prints the prompt, and what comes after it, as it comes.
-
-Usage: headroom sample --ckpt FOLDER [--prompt TEXT] [OPTIONS]
-
-Options:
-{}
-Runs on the CPU, in float32. Exit status: 0 done, 1 failed, 2 wrong usage, 3 a file
-cannot be read.
-",
-        options_help(FLAGS)
-    )
-}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "sample",
+    summary: "Generate text from a model",
+    about: "Prints the prompt, then streams generated text.",
+    usage: &["headroom sample --ckpt FOLDER [--prompt TEXT] [OPTIONS]"],
+    options: || shown(FLAGS),
+    notes: "Runs on the CPU, in float32.",
+    exits: &[(0, "the text is written"), (1, "the model or the prompt cannot be used")],
+    examples: &["headroom sample --ckpt out-stories --prompt \"Once upon a time\""],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -216,19 +214,9 @@ cannot be read.
 /// The words cannot be used, or the model cannot be read or run.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    let refuse = |_: &mut Request, word: Word| {
-        Err(match word {
-            Word::Plain(word) => {
-                UsageError::UnexpectedWord { command: "sample", word: word.to_string_lossy().into_owned() }
-            }
-            Word::Other(option) => {
-                UsageError::UnknownOption { command: "sample", near: nearest(FLAGS, &option), option }
-            }
-        })
-    };
-    if parse("sample", FLAGS, args, &mut request, refuse)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    let refuse = |_: &mut Request, word: Word| Err(refusal(COMMAND.name, FLAGS, word));
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let path = request.ckpt.take().ok_or(UsageError::MissingValue { name: "ckpt", value: "FOLDER" })?;
     write(&request, path)

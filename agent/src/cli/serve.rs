@@ -16,7 +16,8 @@ use tokio::{runtime, task::spawn_blocking, time::timeout};
 
 use super::{
     Exit,
-    args::{Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Parsed, UsageError, Word, parse, refusal, shown},
+    command::Command,
     pairing::{self, Invitation},
     print, set_aside,
 };
@@ -105,30 +106,29 @@ impl Error {
     }
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Watches this machine's cards and serves the page on it. Prints the page's link; at the
-first start also one that lets a browser in, good once and for ten minutes.
-Ctrl-C ends it.
-
-Usage: headroom serve [OPTIONS]
-
-Options:
-{}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "serve",
+    summary: "Monitor GPUs and serve the web UI",
+    about: "\
+Monitors this machine's GPUs and serves the page. Prints the page's link; at the first
+start also one that pairs a browser, valid once, for ten minutes. Ctrl-C ends it.",
+    usage: &["headroom serve [OPTIONS]"],
+    options: || shown(FLAGS),
+    notes: "\
 Only requests whose Host is this address, a name of this machine's loopback or a --host
 are answered, so that a foreign page cannot reach the server under a name of its own.
 
 From another machine, the safest first:
   tailscale serve 8420, and --host MACHINE.TAILNET.ts.net here
   ssh -L 8420:127.0.0.1:8420 THIS-MACHINE there, and http://127.0.0.1:8420/ in its browser
-  --listen 0.0.0.0:8420 with --tls-cert and --tls-key; without them anyone on the way reads along
-`headroom token pair` prints a link for the next device.
-",
-        options_help(FLAGS)
-    )
-}
+  --listen 0.0.0.0:8420 with --tls-cert and --tls-key; without TLS, the network can read along
+`headroom token pair` prints a link for the next device.",
+    exits: &[(0, "ended by Ctrl-C or SIGTERM"), (1, "the server cannot start for another reason")],
+    examples: &["headroom serve", "headroom serve --listen 127.0.0.1:9000 --train ~/nanoGPT"],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -136,9 +136,8 @@ From another machine, the safest first:
 /// The words cannot be used, or the address, the folder or a file cannot be had.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("serve", FLAGS, args, &mut request, refuse)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    if parse(COMMAND.name, FLAGS, args, &mut request, refuse)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     request.check()?;
     // One thread for all viewers: what they get is encoded once, and sent faster than a card's worth of them can read.
@@ -154,10 +153,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
 }
 
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
-    Err(match word {
-        Word::Plain(word) => UsageError::UnexpectedWord { command: "serve", word: word.to_string_lossy().into_owned() },
-        Word::Other(option) => UsageError::UnknownOption { command: "serve", near: nearest(FLAGS, &option), option },
-    })
+    Err(refusal(COMMAND.name, FLAGS, word))
 }
 
 async fn serve(request: Request) -> Result<(), super::Error> {
@@ -174,7 +170,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let webhook =
         request.webhook.or_else(|| std::env::var(WEBHOOK_VARIABLE).ok().filter(|address| !address.is_empty()));
     let posts = webhook.is_some();
-    let webhook = webhook.map(|address| Webhook::start(&address, |failure| print::note(&format!("{failure}\n"))));
+    let webhook = webhook.map(|address| Webhook::start(&address, |failure| print::error(&format!("{failure}\n"))));
     let rig = Rig::start(
         &folder,
         request.keep,
@@ -190,7 +186,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
                 what => set_aside::said(what),
             };
             if let Some(said) = said {
-                print::note(&said);
+                print::error(&said);
             }
         },
     )
@@ -203,7 +199,7 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let greeting = Greeting { address, is_encrypted: tls.is_some(), has_page: assets.has_page(), n_files };
     greet(&greeting, &hosts, &access)?;
     if let Some(why) = rig.foreman.training().unavailable.filter(|_| request.train.is_some()) {
-        print::note(&format!("no training can be started: {why}\n"));
+        print::error(&format!("no training can be started: {why}\n"));
     }
     if posts && rig.store.settings().is_ok_and(|settings| settings.alerts.is_empty()) {
         print::note("no alert is set: the webhook gets nothing until one is, on the rig's page\n");
@@ -216,8 +212,10 @@ async fn serve(request: Request) -> Result<(), super::Error> {
     let flushed = timeout(FLUSH_TIME_MAX, spawn_blocking(move || drop(rig))).await;
     // Held until history is written: the next agent writes to the same file.
     drop(lock);
-    let left = if flushed.is_err() { "history did not take everything in time\n" } else { "" };
-    print::note(&format!("{left}stopped\n"));
+    if flushed.is_err() {
+        print::error("history did not take everything in time\n");
+    }
+    print::note("stopped\n");
     Ok(())
 }
 

@@ -2,7 +2,11 @@
 //!
 //! Nothing here knows what is drawn. Colour is never the only sign of anything.
 
-use std::{env, io::IsTerminal};
+use std::{
+    env,
+    io::IsTerminal,
+    sync::atomic::{AtomicU8, Ordering},
+};
 
 /// Columns taken where neither a terminal nor `COLUMNS` says how many there are.
 const DEFAULT_COLUMNS: usize = 100;
@@ -46,6 +50,45 @@ const BLOCKS: Glyphs =
 const ASCII: Glyphs =
     Glyphs { outside: '%', live: '#', reserved: '-', card: '|', more: '>', ellipsis: "...", dot: ',' };
 
+/// When to colour, as `--color` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// On a terminal, unless the environment says otherwise.
+    #[default]
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// [`When`], as a number, for this whole process.
+static COLOUR: AtomicU8 = AtomicU8::new(When::Auto as u8);
+
+/// Sets when to colour, for this whole process.
+pub fn set_colour(when: When) {
+    COLOUR.store(when as u8, Ordering::Relaxed);
+}
+
+fn wanted_colour() -> When {
+    let kept = COLOUR.load(Ordering::Relaxed);
+    [When::Always, When::Never].into_iter().find(|when| *when as u8 == kept).unwrap_or_default()
+}
+
+/// Whether to colour: `--color` decides, then NO_COLOR, then CLICOLOR_FORCE, then whether it is a terminal that can.
+/// `variable` gives an environment variable that is not empty.
+fn is_coloured(when: When, is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    match when {
+        When::Always => true,
+        When::Never => false,
+        When::Auto if variable("NO_COLOR").is_some() => false,
+        When::Auto if variable("CLICOLOR_FORCE").is_some_and(|force| force != "0") => true,
+        When::Auto => {
+            is_terminal && variable("TERM").as_deref() != Some("dumb") && variable("CLICOLOR").as_deref() != Some("0")
+        }
+    }
+}
+
 /// How to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
@@ -62,12 +105,11 @@ impl Style {
     pub fn of_stdout() -> Self {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let stdout = std::io::stdout();
-        let is_terminal = stdout.is_terminal();
         let measured = || terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
         let columns = variable("COLUMNS").and_then(|columns| columns.parse().ok()).or_else(measured);
         let locale = variable("LC_ALL").or_else(|| variable("LC_CTYPE")).or_else(|| variable("LANG"));
         Self {
-            colour: is_terminal && variable("NO_COLOR").is_none() && variable("TERM").as_deref() != Some("dumb"),
+            colour: is_coloured(wanted_colour(), stdout.is_terminal(), variable),
             unicode: locale.map_or(cfg!(windows), |locale| is_utf8(&locale)),
             columns: columns.map(|columns: usize| columns.clamp(*COLUMNS.start(), *COLUMNS.end())),
         }
@@ -245,6 +287,27 @@ mod tests {
     fn colour_only_where_it_is_wanted() {
         assert_eq!(PLAIN.paint(Ink::DoesNotFit, "no"), "no");
         assert_eq!(Style { colour: true, ..PLAIN }.paint(Ink::DoesNotFit, "no"), "\x1b[1;31mno\x1b[0m");
+    }
+
+    #[test]
+    fn the_option_decides_over_the_environment_and_that_over_the_terminal() {
+        use When::{Always, Auto, Never};
+        for (when, is_terminal, variables, coloured) in [
+            (Auto, true, &[][..], true),
+            (Auto, false, &[], false),
+            (Auto, true, &[("NO_COLOR", "1")], false),
+            (Auto, true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false),
+            (Auto, false, &[("CLICOLOR_FORCE", "1")], true),
+            (Auto, false, &[("CLICOLOR_FORCE", "0")], false),
+            (Auto, true, &[("CLICOLOR", "0")], false),
+            (Auto, true, &[("TERM", "dumb")], false),
+            (Always, false, &[("NO_COLOR", "1"), ("TERM", "dumb")], true),
+            (Never, true, &[("CLICOLOR_FORCE", "1")], false),
+        ] {
+            let variable =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            assert_eq!(is_coloured(when, is_terminal, variable), coloured, "{when:?} {is_terminal} {variables:?}");
+        }
     }
 
     #[test]

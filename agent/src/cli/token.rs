@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, Refusal, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, Refusal, UsageError, Word, parse, refusal, shown},
+    command::{Command, Words},
     pairing::{self, Invitation},
     print,
 };
@@ -64,76 +65,124 @@ impl InDataFolder for Request {
     }
 }
 
-const FLAGS: &[Flag<Request>] = &[
-    Flag {
-        name: "scope",
-        value: Some("SCOPE"),
-        doc: "view: see everything; control: change and delete as well\n[default: view]",
-        set: |request, text| {
-            request.scope = Some(match text {
-                "view" => Scope::View,
-                "control" => Scope::Control,
-                _ => return Err(Refusal { why: format!("{text:?} is neither view nor control"), meant: None }),
-            });
-            Ok(())
-        },
+const SCOPE: Flag<Request> = Flag {
+    name: "scope",
+    value: Some("view|control"),
+    doc: "view: see everything; control: change and delete as well\n[default: view]",
+    set: |request, text| {
+        request.scope = Some(match text {
+            "view" => Scope::View,
+            "control" => Scope::Control,
+            _ => return Err(Refusal { why: format!("{text:?} is neither view nor control"), meant: None }),
+        });
+        Ok(())
     },
-    Flag {
-        name: "json",
-        value: None,
-        doc: "Print the list as JSON, schema 1",
-        set: |request, _| {
-            request.json = true;
-            Ok(())
-        },
+};
+const JSON: Flag<Request> = Flag {
+    name: "json",
+    value: None,
+    doc: "Print the list as JSON, schema 1",
+    set: |request, _| {
+        request.json = true;
+        Ok(())
     },
-    Flag::DATA_DIR,
-];
+};
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Says who may watch this machine. An agent that runs notices within a second.
+const GIVING_FLAGS: &[Flag<Request>] = &[SCOPE, Flag::DATA_DIR];
+const LIST_FLAGS: &[Flag<Request>] = &[JSON, Flag::DATA_DIR];
+const REVOKE_FLAGS: &[Flag<Request>] = &[Flag::DATA_DIR];
 
-Usage: headroom token add NAME [--scope view|control]
-       headroom token list [--json]
-       headroom token revoke NAME
-       headroom token pair [--scope view|control]
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "token",
+    summary: "Manage access tokens",
+    about: "\
+Manages who may watch this machine. A running `headroom serve` notices within a second.",
+    usage: &["headroom token COMMAND"],
+    subcommands: &[&ADD, &LIST, &REVOKE, &PAIR],
+    exits: EXITS,
+    examples: &["headroom token pair", "headroom token add prometheus > headroom.token"],
+    run: |args| COMMAND.dispatch(args, None),
+    ..Command::EMPTY
+};
 
-`add` prints a token, for a script or for Prometheus; it is shown this once, and only
-its hash is kept. `pair` prints a link that gives a browser a token of its own, good
-once and for ten minutes, and draws it for a phone's camera. When a token was last used
-is kept to ten minutes: an agent does not write to the disk whenever a page asks.
+const EXITS: &[(u8, &str)] = &[(0, "done"), (1, "there is no such name, or it is taken")];
 
-Options:
-{}",
-        options_help(FLAGS)
-    )
-}
+const ADD: Command = Command {
+    name: "token add",
+    summary: "Print a new token, for a script or for Prometheus",
+    about: "\
+Prints a new token, for a script or for Prometheus. It is shown this once: only its hash
+is stored.",
+    usage: &["headroom token add NAME [--scope view|control]"],
+    options: || shown(GIVING_FLAGS),
+    words: Words::Name,
+    exits: EXITS,
+    examples: &["headroom token add prometheus > headroom.token"],
+    run: |args| run(&ADD, GIVING_FLAGS, args, |words| named(&ADD, words).map(What::Add)),
+    ..Command::EMPTY
+};
 
-/// Runs the command.
-///
-/// # Errors
-/// The words cannot be used, or tokens cannot be read or changed.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
+const LIST: Command = Command {
+    name: "token list",
+    summary: "List the tokens",
+    about: "\
+Lists the tokens. When a token was last used is stored to ten minutes: requests of a page
+do not write to the disk each time.",
+    usage: &["headroom token list [--json]"],
+    options: || shown(LIST_FLAGS),
+    exits: &[(0, "the tokens are listed"), (1, "their file is damaged or held by another program")],
+    examples: &["headroom token list --json"],
+    run: |args| run(&LIST, LIST_FLAGS, args, |words| alone(&LIST, words).map(|()| What::List)),
+    ..Command::EMPTY
+};
+
+const REVOKE: Command = Command {
+    name: "token revoke",
+    summary: "Revoke a token",
+    about: "Revokes a token. A running `headroom serve` closes its connections within two seconds.",
+    usage: &["headroom token revoke NAME"],
+    options: || shown(REVOKE_FLAGS),
+    words: Words::Name,
+    exits: EXITS,
+    examples: &["headroom token revoke prometheus"],
+    run: |args| run(&REVOKE, REVOKE_FLAGS, args, |words| named(&REVOKE, words).map(What::Revoke)),
+    ..Command::EMPTY
+};
+
+const PAIR: Command = Command {
+    name: "token pair",
+    summary: "Print a link that pairs one browser",
+    about: "\
+Prints a link that gives a browser a token of its own, valid once, for ten minutes, and
+shows it as a QR code if the server is reachable from other devices.",
+    usage: &["headroom token pair [--scope view|control]"],
+    options: || shown(GIVING_FLAGS),
+    exits: &[(0, "the link is printed"), (1, "the tokens' file is damaged or held by another program")],
+    examples: &["headroom token pair --scope control"],
+    run: |args| run(&PAIR, GIVING_FLAGS, args, |words| alone(&PAIR, words).map(|()| What::Pair)),
+    ..Command::EMPTY
+};
+
+/// Runs a subcommand, which makes of its words what is to be done.
+fn run(
+    command: &Command,
+    flags: &[Flag<Request>],
+    args: Vec<OsString>,
+    what: fn(&[String]) -> Result<What<'_>, UsageError>,
+) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("token", FLAGS, args, &mut request, take)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
-    }
-    let words: Vec<&str> = request.words.iter().map(String::as_str).collect();
-    let what = match words[..] {
-        ["add", name] => What::Add(name),
-        ["list"] => What::List,
-        ["revoke", name] => What::Revoke(name),
-        ["pair"] => What::Pair,
-        ["add" | "revoke"] => return Err(UsageError::Missing { command: "token", what: "a NAME" }.into()),
-        [] => return Err(UsageError::Missing { command: "token", what: "add, list, revoke or pair" }.into()),
-        ["add" | "revoke", _, word, ..] | ["list" | "pair", word, ..] | [word, ..] => {
-            return Err(UsageError::UnexpectedWord { command: "token", word: word.to_owned() }.into());
+    let take = |request: &mut Request, word: Word| match word {
+        Word::Plain(word) => {
+            request.words.push(word.into_string().map_err(UsageError::NotUnicode)?);
+            Ok(())
         }
+        other => Err(refusal(command.name, flags, other)),
     };
+    if parse(command.name, flags, args, &mut request, take)? == Parsed::Help {
+        return command.print_help();
+    }
+    let what = what(&request.words)?;
     let folder = folders::data(request.data_dir.as_deref()).map_err(Error::from)?;
     let file = AccessFile::of(&folder);
     let (data, note) = what.done(&file, &request).map_err(Error::from)?;
@@ -142,15 +191,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
     Ok(Exit::Success)
 }
 
-fn take(request: &mut Request, word: Word) -> Result<(), UsageError> {
-    match word {
-        Word::Plain(word) => {
-            request.words.push(word.into_string().map_err(UsageError::NotUnicode)?);
-            Ok(())
-        }
-        Word::Other(option) => {
-            Err(UsageError::UnknownOption { command: "token", near: nearest(FLAGS, &option), option })
-        }
+/// The one word of a subcommand that takes a name.
+fn named<'a>(command: &Command, words: &'a [String]) -> Result<&'a str, UsageError> {
+    match words {
+        [] => Err(UsageError::Missing { command: command.name, what: "a NAME" }),
+        [name] => Ok(name),
+        [_, word, ..] => Err(UsageError::UnexpectedWord { command: command.name, word: word.clone() }),
+    }
+}
+
+/// No word, of a subcommand that takes none.
+fn alone(command: &Command, words: &[String]) -> Result<(), UsageError> {
+    match words.first() {
+        None => Ok(()),
+        Some(word) => Err(UsageError::UnexpectedWord { command: command.name, word: word.clone() }),
     }
 }
 

@@ -12,7 +12,7 @@ mod start;
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -24,18 +24,19 @@ use headroom_shared::text;
 
 use super::{
     Exit,
-    args::{Parsed, parse},
-    plan::sources,
+    args::{Parsed, parse_with},
+    plan::{options::is_value, sources},
     print,
 };
 use crate::train::{
     checkpoint::{self, State, Store},
     run::{Ending, Event, Run},
+    settings::SEED,
     stop,
 };
 use engine::Engine;
 pub use error::Error;
-pub use options::help;
+pub use options::COMMAND;
 use options::{FLAGS, Request, take_word};
 use start::{Planned, Start};
 
@@ -45,9 +46,9 @@ use start::{Planned, Start};
 /// The words cannot be used, the run cannot start, or it ended early.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Error> {
     let mut request = Request::default();
-    if parse("train", FLAGS, args, &mut request, take_word)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    let takes = |key: &str, word: &OsStr| is_value(key, word, SEED);
+    if parse_with(COMMAND.name, FLAGS, args, &mut request, take_word, takes)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let given = sources(&request.given).map_err(Error::from)?;
     if request.plan {
@@ -117,7 +118,7 @@ impl Start {
         let mut unread = None;
         let ending = run.run(stop, &mut |event| {
             if let Event::NotSaved { .. } = event {
-                print::note(&report::event(&event, &self.run, false));
+                print::error(&report::event(&event, &self.run, false));
             }
             let line = report::event(&event, &self.run, request.json);
             if let Err(error) = print::data(&line) {
@@ -141,7 +142,7 @@ impl Start {
                 let best = best.as_deref().map(report::best).unwrap_or_default();
                 print::note(&format!("\n{}\n  {command}\n{best}", text::STOPPED_SAVED));
             }
-            Ending::NotSaved { kept } => print::note(&format!("\n{}\n", report::not_saved(kept))),
+            Ending::NotSaved { kept } => print::error(&format!("\n{}\n", report::not_saved(kept))),
         }
         Ok(match unread {
             // The reader had seen enough, as with `head`.

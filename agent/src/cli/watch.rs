@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use super::{
     Exit,
-    args::{Flag, InDataFolder, Parsed, UsageError, Word, nearest, options_help, parse},
+    args::{Flag, InDataFolder, Parsed, UsageError, Word, parse, refusal, shown},
+    command::{Command, Words},
     plan::{self, options::Given},
     print,
 };
@@ -56,7 +57,8 @@ impl Error {
         match error.kind() {
             io::ErrorKind::NotFound => Exit::Of(NOT_FOUND),
             io::ErrorKind::PermissionDenied => Exit::Of(NOT_RUN),
-            _ => Exit::Failure,
+            // As a shell has it for every other reason.
+            _ => Exit::Of(NOT_RUN),
         }
     }
 
@@ -163,16 +165,16 @@ const FLAGS: &[Flag<Request>] = &[
     },
 ];
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Runs a training of yours, and keeps its losses, speed, memory and energy for the page.
-
-Usage: headroom watch [OPTIONS] -- COMMAND…
-
-Options:
-{}
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "watch",
+    summary: "Run a training command and record it",
+    about: "\
+Runs a training command and records its losses, speed, memory and energy for the page.",
+    usage: &["headroom watch [OPTIONS] -- COMMAND…"],
+    options: || shown(FLAGS),
+    words: Words::Program,
+    notes: "\
 What nanoGPT's train.py prints is read: its configuration, parameters, losses, speed and
 checkpoints. `headroom serve` shows it, live or later; it need not run meanwhile.
 
@@ -188,16 +190,16 @@ output still passes; the run is then called lost, except on Windows, where the c
 output fails. Programs that the command leaves running are read until they close its output, are
 silent for 10 s, or Ctrl-C.
 
-Exit status: the command's own; 126 or 127 where it cannot be run, 2 the command line.
-
-Examples:
-  headroom watch -- python train.py config/train_shakespeare_char.py
-  headroom watch --retry-with-fix -- torchrun --nproc_per_node=2 train.py --batch_size=64
-  headroom watch --pattern 'step +(?<iter>\\d+).* loss (?<loss>\\S+).* (?<time_ms>\\S+) ms' -- ./train_gpt2cu
-",
-        options_help(FLAGS)
-    )
-}
+The exit status is the command's own; these are watch's:",
+    exits: &[(126, "the command cannot be run"), (127, "the command is not found")],
+    examples: &[
+        "headroom watch -- python train.py config/train_shakespeare_char.py",
+        "headroom watch --retry-with-fix -- torchrun --nproc_per_node=2 train.py --batch_size=64",
+        r"headroom watch --pattern 'step +(?<iter>\d+).* loss (?<loss>\S+).* (?<time_ms>\S+) ms' -- ./train_gpt2cu",
+    ],
+    run,
+    ..Command::EMPTY
+};
 
 /// Runs the command.
 ///
@@ -219,9 +221,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
         folder: None,
         run_id: None,
     };
-    if parse("watch", FLAGS, options, &mut request, refuse)? == Parsed::Help {
-        print::data(&help())?;
-        return Ok(Exit::Success);
+    if parse(COMMAND.name, FLAGS, options, &mut request, refuse)? == Parsed::Help {
+        return COMMAND.print_help();
     }
     let command = command.filter(|command| !command.is_empty());
     let command = command.ok_or(UsageError::Missing { command: "watch", what: "a command behind `--`" })?;
@@ -234,7 +235,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Exit, super::Erro
 fn refuse(_: &mut Request, word: Word) -> Result<(), UsageError> {
     Err(match word {
         Word::Plain(_) => UsageError::Missing { command: "watch", what: "`--` before the command" },
-        Word::Other(option) => UsageError::UnknownOption { command: "watch", near: nearest(FLAGS, &option), option },
+        other => refusal(COMMAND.name, FLAGS, other),
     })
 }
 
@@ -265,7 +266,7 @@ fn watch_it(request: Request, command: Vec<OsString>) -> Result<Exit, super::Err
         let next = remedy.as_ref().and_then(|remedy| remedy.retry.as_ref().ok());
         let next = next.filter(|_| request.retry && start < STARTS_MAX).cloned();
         if let Some(remedy) = &remedy {
-            print::note(&said::remedy(remedy, request.retry, next.is_some()));
+            print::error(&said::remedy(remedy, request.retry, next.is_some()));
             if let Some(record) = &watched.record {
                 record.append(&watched.id, What::RunDiagnosed { diagnosis: said::diagnosis(remedy) });
             }
@@ -291,7 +292,7 @@ fn record(folder: &Result<std::path::PathBuf, folders::Error>) -> Box<dyn Record
         },
         Err(error) => format!("{error}\n\nhint: {}", error.hint()),
     };
-    print::note(&format!("headroom: this run is not kept: {said}\n"));
+    print::error(&format!("headroom: this run is not kept: {said}\n"));
     Box::new(Nowhere)
 }
 
@@ -312,7 +313,7 @@ impl Record for Nowhere {
 fn end(watched: Watched) -> Exit {
     let lost = watched.record.map_or(0, Record::finish);
     if lost > 0 {
-        print::note(&format!("headroom: {lost} events of this run could not be kept\n"));
+        print::error(&format!("headroom: {lost} events of this run could not be kept\n"));
     }
     if let Some(signal) = watched.told_to_end {
         end_by_signal(signal);
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_group() {
-        let help = help();
+        let help = COMMAND.help();
         assert!(GROUPS.iter().all(|group| help.contains(&format!("(?<{group}>"))), "{help}");
     }
 }

@@ -46,6 +46,11 @@ pub enum TlsError {
 }
 
 impl TlsError {
+    /// Whether the system refused a file, which may be fine otherwise.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::File { error: pem::Error::Io(_), .. })
+    }
+
     /// What to try.
     pub fn hint(&self) -> String {
         match self {

@@ -58,15 +58,7 @@ mod tests {
         let sums: Vec<u32> = STEPS.iter().map(|step| crc32fast::hash(step.as_bytes())).collect();
         assert_eq!(
             sums,
-            [
-                3_825_197_785,
-                2_217_841_808,
-                2_562_482_200,
-                373_728_532,
-                1_755_582_714,
-                724_863_699,
-                3_495_423_613
-            ],
+            [3_825_197_785, 2_217_841_808, 2_562_482_200, 373_728_532, 1_755_582_714, 724_863_699, 3_495_423_613],
             "a step that was released is never changed; a new one is added here"
         );
     }

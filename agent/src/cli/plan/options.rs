@@ -1,6 +1,6 @@
 //! The words of `headroom plan`: its options as one table, and the rest as nanoGPT's own command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use headroom_shared::{
     memory::message::TorchVersion,
@@ -10,7 +10,10 @@ use headroom_shared::{
     units::{MIB, parse_size},
 };
 
-use crate::cli::args::{Flag, Refusal, UsageError, Word, nearest, options_help};
+use crate::cli::{
+    args::{Flag, Refusal, UsageError, Word, nearest, shown},
+    command::{Command, Words},
+};
 
 /// What the words come to.
 #[derive(Debug, Default)]
@@ -186,6 +189,31 @@ fn choice<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
     })
 }
 
+/// Whether `word` is the value of nanoGPT's setting `key`, which stands before it without `=`. `extra` is a whole number
+/// beside nanoGPT's settings.
+///
+/// A config file ends in `.py`, and a setting that is True or False may stand alone, as in `--compile config.py`.
+pub fn is_value(key: &str, word: &OsStr, extra: &str) -> bool {
+    let Some(word) = word.to_str() else { return false };
+    let type_name = match defaults::find(key) {
+        Some(key) => key.default.type_name(),
+        None if key == extra => "int",
+        None => return false,
+    };
+    if word.starts_with("--") || word.contains('=') || word.to_ascii_lowercase().ends_with(".py") {
+        return false;
+    }
+    match type_name {
+        "bool" => BOOLEANS.iter().any(|known| known.eq_ignore_ascii_case(word)),
+        "str" => !word.starts_with('-'),
+        // A negative number, which the reader refuses with its reason.
+        _ => !word.starts_with('-') || word.parse::<f64>().is_ok(),
+    }
+}
+
+/// What people write for a bool; nanoGPT takes the first two as they stand, and refuses the others.
+const BOOLEANS: [&str; 8] = ["True", "False", "yes", "no", "on", "off", "1", "0"];
+
 /// Takes what is none of our options.
 ///
 /// # Errors
@@ -212,36 +240,38 @@ pub fn nanogpt_word<T>(command: &'static str, flags: &[Flag<T>], extra: &str, wo
             let is_setting = text.contains('=') || defaults::find(name).is_some() || name == extra;
             if !is_setting {
                 let near = nearest(flags, &text).or_else(|| Some(format!("--{}=…", defaults::nearest(name)?)));
-                return Err(UsageError::UnknownOption { command, option: text, near });
+                return Err(UsageError::UnknownOption { command, option: text, value: None, near });
             }
             Given::Setting(text)
         }
     })
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Says whether a nanoGPT run fits a card, where it would fail, and what it needs.
-
-Usage: headroom plan [CONFIG.py …] [--key=value …] [OPTIONS]
-
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "plan",
+    summary: "Predict whether a run fits on a GPU",
+    about: "\
+Predicts whether a nanoGPT run fits on a GPU, where it would run out of memory, and how
+much it needs.",
+    usage: &["headroom plan [CONFIG.py …] [--key=value …] [OPTIONS]"],
+    arguments: "\
 Takes what `python train.py` of nanoGPT takes, in any order; later ones win:
-  CONFIG.py      A config file. It is read, never run
+  CONFIG.py      A config file. It is parsed, never executed
   --key=value    Any setting of nanoGPT, as in --batch_size=64 --compile=False, and
                  --vocab_size=N       [default: by the data set, else 50304]
                  --eval_batch_size=N  for a train.py patched to evaluate in other batches
-
-Options:
-{}
-Sizes are written as 11.69GiB, 800MiB, 12GB or in bytes.
-Exit status: 0 it fits, 1 it does not fit, 2 the command line or the config cannot be used.
-
-Examples:
-  headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"
-  headroom plan config/train_shakespeare_char.py --vram 6GiB --other-processes 800MiB --json
-",
-        options_help(FLAGS)
-    )
-}
+  --key value    The same. A word that ends in .py is a config file, never a value, and
+                 behind a True/False setting only a word such as True or False is one",
+    options: || shown(FLAGS),
+    takes_settings: true,
+    words: Words::Files,
+    notes: "Sizes are written as 11.69GiB, 800MiB, 12GB or in bytes.",
+    exits: &[(0, "the run fits"), (1, "the run does not fit")],
+    examples: &[
+        "headroom plan config/train_gpt2.py --batch_size=64 --gpu \"RTX 4070\"",
+        "headroom plan config/train_shakespeare_char.py --vram 6GiB --other-processes 800MiB --json",
+    ],
+    run: super::run,
+    ..Command::EMPTY
+};

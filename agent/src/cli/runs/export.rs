@@ -13,9 +13,13 @@ use headroom_shared::protocol::{
 };
 use serde::{Serialize, Serializer, ser::Error as _};
 
-use super::{DATA_DIR, Error, Exit, Flag, JSON, Request, SCHEMA, UsageError, found, json, print};
+use super::{DATA_DIR, Error, Exit, Flag, Request, SCHEMA, UsageError, found, json, print};
 use crate::{
-    cli::{self, args::Refusal},
+    cli::{
+        self,
+        args::{Refusal, shown},
+        command::{Command, Words},
+    },
     clock::now_ms,
     figures,
     store::{
@@ -99,12 +103,44 @@ const TO: Flag<Request> = Flag {
     },
 };
 
-/// What the command takes.
-pub const FLAGS: &[Flag<Request>] = &[FORMAT, OUT, FORCE, GPU, READINGS, FROM, TO, DATA_DIR];
-/// What all of the commands take, for their help.
-pub const HELP: &[Flag<Request>] = &[JSON, FORMAT, OUT, FORCE, GPU, READINGS, FROM, TO, DATA_DIR];
+const FLAGS: &[Flag<Request>] = &[FORMAT, OUT, FORCE, GPU, READINGS, FROM, TO, DATA_DIR];
 
-fn time(text: &str) -> Result<u64, Refusal> {
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "runs export",
+    summary: "Write a run's losses, or a GPU's telemetry, as CSV or JSON",
+    about: "\
+Writes every iteration and evaluation that a run printed, up to 10,000,000 lines, or the
+telemetry of a GPU or of the machine as it is stored: full rate for the newest hour, 10 s
+for two days, minutes beyond.",
+    usage: &[
+        "headroom runs export ID [--format csv|json] [--out FILE] [--force]",
+        "headroom runs export --gpu CARD [--readings fast|slow] [--from TIME] [--to TIME] [OPTIONS]",
+        "headroom runs export --readings host [--from TIME] [--to TIME] [OPTIONS]",
+    ],
+    arguments: super::ID,
+    options: || shown(FLAGS),
+    words: Words::Name,
+    notes: "\
+A reading that the GPU did not give is empty, or null.
+
+A run's CSV, here and from the server: printed_at_unix_ms is the time of day when a line was
+printed, iteration_time_ms how long the iteration took. A row of the kind left_out stands for
+lines_left_out lines or more that were printed there and not kept.
+
+A TIME is 2026-11-22, \"2026-11-22 14:30\", the same with a Z in UTC, or a duration ago:
+90m, 24h, 30d.",
+    exits: super::EXITS,
+    examples: &["headroom runs export 3f2a --out losses.csv", "headroom runs export --gpu 0 --from 24h --format json"],
+    run: |args| super::run(&COMMAND, FLAGS, None, args, run),
+    ..Command::EMPTY
+};
+
+/// A time on the command line, in milliseconds since 1970.
+///
+/// # Errors
+/// It is none.
+pub fn time(text: &str) -> Result<u64, Refusal> {
     let time_ms = calendar::parse(text, now_ms());
     time_ms.ok_or_else(|| format!("{text:?} is no time; write it as \"2026-11-22 14:30\" or 24h").into())
 }
@@ -186,11 +222,11 @@ struct Named {
     name: String,
 }
 
-/// Runs the command.
+/// Writes what is asked for.
 ///
 /// # Errors
 /// There is no such run or card, or it cannot be read or written.
-pub fn run(request: &Request) -> Result<Exit, cli::Error> {
+fn run(request: &Request) -> Result<Exit, cli::Error> {
     let of_card =
         request.gpu.is_some() || request.group.is_some() || request.from_ms.is_some() || request.to_ms.is_some();
     if let (Some(from_ms), Some(to_ms)) = (request.from_ms, request.to_ms)

@@ -6,10 +6,11 @@ use headroom_shared::gpt::buffers::cuda::{Attender, Recompute};
 
 use crate::{
     cli::{
-        args::{Flag, UsageError, Word, options_help, threads},
+        args::{Flag, UsageError, Word, shown, threads},
+        command::{Command, Words},
         plan::options::{Given, bytes, nanogpt_word},
     },
-    train::{run::OnSaveError, settings::SEED},
+    train::{run::OnSaveError, settings::SEED, stop::EXIT_STATUS},
 };
 
 /// What the words come to.
@@ -149,45 +150,67 @@ pub fn take_word(request: &mut Request, word: Word) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// The help of this command.
-pub fn help() -> String {
-    format!(
-        "\
-Trains a GPT as nanoGPT would, on an NVIDIA card or the CPU, and saves what it
-learns. Of a card only the driver is needed.
-
-Usage: headroom train [CONFIG.py …] [--key=value …] [OPTIONS]
-
+/// The command, for help, completions and the manual.
+pub const COMMAND: Command = Command {
+    name: "train",
+    summary: "Train a GPT on this machine's GPU or CPU, as nanoGPT does",
+    about: "\
+Trains a GPT as nanoGPT does, on an NVIDIA GPU or the CPU, and saves checkpoints.
+A GPU needs its driver only.",
+    usage: &["headroom train [CONFIG.py …] [--key=value …] [OPTIONS]"],
+    arguments: "\
 Takes what `python train.py` of nanoGPT takes, in any order; later ones win:
   CONFIG.py                a config file
-  --key=value              a setting, as in --batch_size=32; --seed= as well
+  --key=value              a setting, as in --batch_size=32; --seed= as well; --key value
+                           works too
 With no config, no --dataset= and no --init_from= it trains a small model on the
 built-in stories, for which nothing is needed.
 
   --dataset=NAME|FOLDER    data/NAME, or a folder, as `headroom data prepare` or
                            nanoGPT's prepare.py writes it
   --init_from=scratch|resume|NAME|PATH
-                           a fresh model; the checkpoint in out_dir, whose keys
-                           count where none are given; or weights on this machine:
+                           a new model; the checkpoint in out_dir, whose keys apply
+                           unless others are given; or weights on this machine:
                            a safetensors file or its folder, or gpt2 … gpt2-xl
-                           where Hugging Face's tools have downloaded them
+                           if Hugging Face's tools have downloaded them
   --device=auto|cpu|cuda|cuda:N
-                           the first card that can, else the CPU [default: auto];
-                           cards of compute capability 8.0 (Ampere) and newer can,
-                           in bfloat16 with weights and moments in float32
+                           the first supported GPU, else the CPU [default: auto];
+                           compute capability 8.0 (Ampere) and newer is supported,
+                           in bfloat16 with weights and moments in float32",
+    options: || shown(FLAGS),
+    takes_settings: true,
+    words: Words::Files,
+    notes: "\
+Ctrl-C finishes the iteration, saves, and prints the command to resume; twice ends at once.
+Before it starts it prints an exact plan of the memory that it then allocates.
+A checkpoint resumes on any device; bit-identically on the same one. A new run replaces
+no checkpoint: it refuses an out_dir that has one, and if none is named it takes a new
+folder, as in out-stories-2. The last checkpoint (ckpt.safetensors) is the one to resume
+from; the one with the lowest validation loss stays beside it.",
+    exits: &[
+        (0, "the run is complete"),
+        (1, "the run failed, or does not fit"),
+        (EXIT_STATUS, "stopped by Ctrl-C or SIGTERM"),
+    ],
+    examples: &[
+        "headroom train",
+        "headroom train config/train_shakespeare_char.py --device=cpu --max_iters=2000",
+        "headroom train config/train_gpt2.py --batch_size=64 --vram 11.69GiB --plan",
+    ],
+    run: super::run,
+    ..Command::EMPTY
+};
 
-Options:
-{}
-Ctrl-C finishes the iteration, saves, and says how to go on; twice ends at once.
-Before it starts it prints what it will allocate: to the byte what it then does.
-A checkpoint goes on on any device; on the same one to the bit. A new run replaces
-no checkpoint: it refuses an out_dir that has one, and where none is named it takes
-a new folder, as in out-stories-2. The last checkpoint (ckpt.safetensors) is the one
-to resume from; the one with the lowest validation loss stays beside it.
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-Exit status: 0 done, 1 failed or does not fit, 2 wrong usage or config, 3 a file
-cannot be read or written, 130 stopped, as by Ctrl-C.
-",
-        options_help(FLAGS)
-    )
+    #[test]
+    fn every_completed_value_is_taken() {
+        for (option, values) in crate::cli::completions::VALUES {
+            for flag in FLAGS.iter().filter(|flag| flag.name == *option) {
+                assert!(values.iter().all(|value| (flag.set)(&mut Request::default(), value).is_ok()), "{option}");
+            }
+        }
+    }
 }

@@ -273,7 +273,12 @@ fn disk(
 
 /// Says what is wrong with the config; whether nothing can be made of it.
 fn report_problems(keys: &Keys) -> bool {
-    print::note(&said(&keys.problems(), &keys.settings));
+    let said = said(&keys.problems(), &keys.settings);
+    if keys.stops() {
+        print::error(&said);
+    } else {
+        print::note(&said);
+    }
     keys.stops()
 }
 

@@ -33,7 +33,7 @@ pub fn watch_it(id: &str, request: Request, command: Vec<OsString>) -> Result<Ex
     let mut attendant = Attendant::new().map_err(cannot)?;
     let archive = Archive::new(&folder);
     let not_now = |why: String| {
-        print::note(&format!("{}\n", text::watcher_said(why)));
+        print::error(&format!("{}\n", text::watcher_said(why)));
         Ok(NOT_NOW)
     };
     let device = match archive.run(id) {

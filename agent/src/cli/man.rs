@@ -1,0 +1,218 @@
+//! `headroom man`: the manual, a page a command, made of the same tables as parser and help.
+//!
+//! Escaping and macros are the roff crate's. clap_mangen builds on it too, but has no place for several usages, exit
+//! statuses and examples, and its usage of a command with forty settings fills a screen.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use roff::{Inline, Roff, bold, italic, roman};
+use thiserror::Error;
+
+use super::{
+    Exit, ROOT,
+    args::{Flag, PROGRAM, Parsed, Shown, Word, parse, refusal, shown},
+    command::{Command, Words},
+    find, print,
+};
+
+/// Why there is no page.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The folder or a file in it.
+    #[error("cannot write {}: {error}", .path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// The command, for help, completions and this manual.
+pub const COMMAND: Command = Command {
+    name: "man",
+    summary: "Print or install the manual pages",
+    about: "Prints a manual page, for `man -l -`, or writes all of them into a folder.",
+    usage: &["headroom man [COMMAND [SUBCOMMAND]]", "headroom man --out FOLDER"],
+    options: || shown(FLAGS),
+    words: Words::Command,
+    exits: &[(0, "the page is printed, or the pages are written")],
+    examples: &["headroom man plan | man -l -", "headroom man --out ~/.local/share/man/man1"],
+    run,
+    ..Command::EMPTY
+};
+
+#[derive(Default)]
+struct Request {
+    out: Option<PathBuf>,
+    words: Vec<OsString>,
+}
+
+const FLAGS: &[Flag<Request>] = &[Flag {
+    name: "out",
+    value: Some("FOLDER"),
+    doc: "Write every page into this folder, which is created if it is missing",
+    set: |request, folder| {
+        request.out = Some(folder.into());
+        Ok(())
+    },
+}];
+
+fn run(args: Vec<OsString>) -> Result<Exit, super::Error> {
+    let mut request = Request::default();
+    let take = |request: &mut Request, word: Word| match word {
+        Word::Plain(word) if request.out.is_none() => {
+            request.words.push(word);
+            Ok(())
+        }
+        other => Err(refusal(COMMAND.name, FLAGS, other)),
+    };
+    if parse(COMMAND.name, FLAGS, args, &mut request, take)? == Parsed::Help {
+        return COMMAND.print_help();
+    }
+    match request.out {
+        Some(folder) => print::data(&write(&folder)?)?,
+        None => print::data(&page(find(request.words)?))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes every page and gives their names, a line each.
+fn write(folder: &Path) -> Result<String, Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |error| Error::Write { path, error }
+    };
+    fs::create_dir_all(folder).map_err(failed(folder))?;
+    let mut written = String::new();
+    for command in ROOT.tree() {
+        let path = folder.join(format!("{}.1", title(command)));
+        fs::write(&path, page(command)).map_err(failed(&path))?;
+        written.push_str(&format!("{}\n", path.display()));
+    }
+    Ok(written)
+}
+
+/// `headroom-runs-export`.
+fn title(command: &Command) -> String {
+    command.full_name().replace(' ', "-")
+}
+
+fn page(command: &Command) -> String {
+    let mut roff = Roff::new();
+    let title = title(command);
+    let version = concat!("headroom ", env!("CARGO_PKG_VERSION"));
+    roff.control("TH", [title.to_uppercase().as_str(), "1", "", version, "Headroom"]);
+    heading(&mut roff, "NAME");
+    roff.text([roman(format!("{title} - {}", lower(command.summary)))]);
+    heading(&mut roff, "SYNOPSIS");
+    verbatim(&mut roff, &command.usage.join("\n"));
+    heading(&mut roff, "DESCRIPTION");
+    for (at, paragraph) in command.about.split("\n\n").enumerate() {
+        if at > 0 {
+            roff.control("PP", []);
+        }
+        roff.text([roman(paragraph.replace('\n', " "))]);
+    }
+    if !command.arguments.is_empty() {
+        roff.control("PP", []);
+        verbatim(&mut roff, command.arguments);
+    }
+    if !command.subcommands.is_empty() {
+        heading(&mut roff, "COMMANDS");
+        for below in command.subcommands {
+            roff.control("TP", []);
+            roff.text([bold(self::title(below)), roman("(1)")]);
+            roff.text([roman(below.summary)]);
+        }
+    }
+    heading(&mut roff, "OPTIONS");
+    for option in command.all_options() {
+        roff.control("TP", []);
+        roff.text(option_line(&option));
+        roff.text([roman(option.doc.replace('\n', " "))]);
+    }
+    if !command.notes.is_empty() {
+        heading(&mut roff, "NOTES");
+        verbatim(&mut roff, command.notes);
+    }
+    heading(&mut roff, "EXIT STATUS");
+    for (code, what) in command.statuses() {
+        roff.control("TP", []);
+        roff.text([bold(code.to_string())]);
+        roff.text([roman(what)]);
+    }
+    if !command.examples.is_empty() {
+        heading(&mut roff, "EXAMPLES");
+        verbatim(&mut roff, &command.examples.join("\n"));
+    }
+    if !command.name.is_empty() {
+        heading(&mut roff, "SEE ALSO");
+        roff.text([bold(PROGRAM), roman("(1)")]);
+    }
+    roff.render()
+}
+
+/// A summary in the middle of a line.
+fn lower(summary: &str) -> String {
+    let mut chars = summary.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+fn heading(roff: &mut Roff, name: &str) {
+    roff.control("SH", [name]);
+}
+
+/// Text whose lines and blanks stay as they are.
+fn verbatim(roff: &mut Roff, text: &str) {
+    roff.control("nf", []);
+    for line in text.lines() {
+        roff.text([roman(line)]);
+    }
+    roff.control("fi", []);
+}
+
+fn option_line(option: &Shown) -> Vec<Inline> {
+    let mut line = Vec::new();
+    if let Some(letter) = option.short() {
+        line.extend([bold(format!("-{letter}")), roman(", ")]);
+    }
+    line.push(bold(format!("--{}", option.name)));
+    if let Some(value) = option.value {
+        line.extend([roman(" "), italic(value)]);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of a page, without macros, fonts and escapes.
+    fn plain(page: &str) -> String {
+        page.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace("\\-", "-").replace("\\&", "")
+    }
+
+    #[test]
+    fn every_page_has_its_commands_options_and_statuses() {
+        for command in ROOT.tree() {
+            let page = plain(&page(command));
+            for below in command.subcommands {
+                assert!(page.contains(&format!("{}(1)", title(below))), "{} in\n{page}", below.name);
+            }
+            for option in command.all_options() {
+                assert!(page.contains(&format!("--{}", option.name)), "{} in\n{page}", option.name);
+            }
+            for (code, what) in command.statuses() {
+                assert!(page.contains(&format!("\n{code}\n{what}\n")), "{code} in\n{page}");
+            }
+            for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\""] {
+                assert!(page.contains(&format!(".SH {section}\n")), "{section} in\n{page}");
+            }
+        }
+    }
+}

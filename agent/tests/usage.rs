@@ -1,0 +1,293 @@
+//! How people come to the command line: with mistakes, habits of other programs, their own shell, and scripts that look at
+//! the exit status. The real binary.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// In this folder, where `config` lies; history goes to `data`.
+fn headroom_in(data: &Path, args: &[&str]) -> Command {
+    let mut command =
+        Command::new(std::env::var_os("HEADROOM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_headroom").into()));
+    command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")).stdin(Stdio::null());
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM", "LC_CTYPE", "LANG"] {
+        command.env_remove(name);
+    }
+    command.env("LC_ALL", "C.UTF-8").env("HEADROOM_DATA_DIR", data);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    let data = tempfile::tempdir().expect("a folder");
+    headroom_in(data.path(), args).output().expect("headroom runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// Checks the status and gives standard error.
+#[track_caller]
+fn exits(args: &[&str], status: i32) -> String {
+    let output = run(args);
+    let stderr = text(&output.stderr).to_owned();
+    assert_eq!(output.status.code(), Some(status), "{args:?}\n{stderr}");
+    stderr
+}
+
+#[test]
+fn a_mistaken_word_gets_the_one_that_was_meant() {
+    for (args, hint) in [
+        (&["plann"][..], "did you mean `headroom plan`?"),
+        (&["trian"], "did you mean `headroom train`?"),
+        (&["Plan"], "did you mean `headroom plan`?"),
+        (&["help", "diag"], "did you mean `headroom diagnose`?"),
+        (&["generate"], "did you mean `headroom sample`?"),
+        (&["backup"], "did you mean `headroom runs backup`?"),
+        (&["list"], "did you mean `headroom runs list` or `headroom token list`?"),
+        (&["my_config.py"], "did you mean `headroom plan my_config.py`?"),
+        (&["frobnicate"], "`headroom --help` lists the commands"),
+        (&["runs", "lst"], "did you mean `headroom runs list`?"),
+        (&["runs", "3f2a"], "did you mean `headroom runs show 3f2a`?"),
+        (&["token", "ad", "x"], "did you mean `headroom token add`?"),
+        (&["data", "prepares"], "did you mean `headroom data prepare`?"),
+        (&["serve", "--port", "9000"], "did you mean --listen 127.0.0.1:9000?"),
+        (&["serve", "--port=9000"], "did you mean --listen 127.0.0.1:9000?"),
+        (&["serve", "-p", "9000"], "did you mean --listen 127.0.0.1:9000?"),
+        (&["serve", "--port"], "did you mean --listen 127.0.0.1:PORT?"),
+        (&["serve", "--retry-with-fix"], "--retry-with-fix is an option of `headroom watch`"),
+        (
+            &["bench", "--gpu", "RTX 4070"],
+            "--gpu is an option of `headroom plan`, `headroom diagnose`, `headroom watch` and `headroom runs export`",
+        ),
+        (&["train", "--gpu", "RTX 4070"], "did you mean --device=cuda?"),
+        (&["--link"], "--link is an option of `headroom plan`"),
+        (&["--quite", "plan"], "did you mean --quiet?"),
+        (
+            &["serve", "--batch_size", "8"],
+            "--batch_size is a setting of nanoGPT, for `headroom plan`, `headroom diagnose` and `headroom train`",
+        ),
+        (&["plan", "--batch-size", "64"], "did you mean --batch_size=64?"),
+        (&["plan", "--lr", "1e-4"], "did you mean --learning_rate=1e-4?"),
+        (&["plan", "--lr=1e-4"], "did you mean --learning_rate=1e-4?"),
+        (&["plan", "--card", "L4"], "did you mean --gpu L4?"),
+        (&["plan", "--config", "a.py"], "did you mean `headroom plan a.py`?"),
+        (&["plan", "--activation-checkpoints"], "did you mean --activation-checkpointing?"),
+        (&["sample", "--model", "out"], "did you mean --ckpt out?"),
+        (
+            &["runs", "show", "3f", "--format=csv"],
+            "--format is an option of `headroom export` and `headroom runs export`",
+        ),
+        (&["token", "list", "--scope=view"], "--scope is an option of `headroom token add` and `headroom token pair`"),
+        (&["doctor", "--frobnicate"], "`headroom doctor --help` lists what it takes"),
+    ] {
+        let stderr = exits(args, 2);
+        assert!(stderr.ends_with(&format!("\nhint: {hint}\n")), "{args:?}\n{stderr}");
+    }
+    assert!(exits(&["serve", "--port", "9000"], 2).starts_with("headroom: serve has no option --port\n"));
+    assert!(exits(&["runs", "lst"], 2).starts_with("headroom: runs has no command \"lst\"\n"));
+}
+
+#[test]
+fn a_setting_may_stand_apart_from_its_value() {
+    let config = |args: &[&str]| {
+        let output = run(&[&["plan", "--json", "--gpu=L4"], args].concat());
+        let json: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{args:?}: {error}\n{}", text(&output.stderr)));
+        json["config"].clone()
+    };
+    let apart = config(&["--batch_size", "3", "config/train_gpt2.py", "--compile", "False", "--n_layer", "2"]);
+    let joined = config(&["--batch_size=3", "config/train_gpt2.py", "--compile=False", "--n_layer=2"]);
+    assert_eq!(apart, joined);
+    assert_eq!(apart["batch_size"], 12, "the config file comes later, and wins");
+    let words =
+        config(&["config/train_gpt2.py", "--dataset", "shakespeare_char", "--dtype", "float16", "--batch_size", "5"]);
+    assert_eq!((&words["dtype"], &words["batch_size"]), (&"float16".into(), &5.into()));
+    assert_eq!(words["vocab_size"], 65);
+    // Ours take both too, in every command.
+    for gpu in [&["--gpu", "L4"][..], &["--gpu=L4"]] {
+        assert_eq!(
+            run(&[&["plan", "--json", "--compile=False", "--batch_size=1"], gpu].concat()).status.code(),
+            Some(0)
+        );
+    }
+}
+
+#[test]
+fn a_config_file_is_never_a_settings_value() {
+    let stderr = exits(&["plan", "--compile", "config/train_gpt2.py"], 2);
+    assert!(stderr.contains("--compile"), "{stderr}");
+    let stderr = exits(&["plan", "--batch_size", "config/train_gpt2.py"], 2);
+    assert!(stderr.contains("--batch_size"), "{stderr}");
+    assert!(!stderr.contains("train_gpt2.py"), "{stderr}");
+    // What is no value of that type is refused as one, and is no file.
+    let stderr = exits(&["plan", "--batch_size", "big"], 2);
+    assert!(stderr.starts_with("--batch_size=big: "), "{stderr}");
+    let stderr = exits(&["plan", "--batch_size", "-3"], 2);
+    assert!(stderr.starts_with("--batch_size=-3: "), "{stderr}");
+    let stderr = exits(&["plan", "--compile", "yes"], 2);
+    assert!(stderr.starts_with("--compile=yes: "), "{stderr}");
+    // Behind `--` everything is a file.
+    exits(&["plan", "--batch_size=1", "--", "--batch_size", "2"], 3);
+}
+
+#[test]
+fn training_and_diagnosis_take_settings_apart_too() {
+    let args = ["train", "--plan", "--json", "--device", "cpu", "--n_layer", "1", "--seed", "7", "--batch_size", "2"];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let message = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("message.txt");
+    fs::write(&file, message).expect("written");
+    let args = ["diagnose", "--batch_size", "64", file.to_str().expect("text"), "--json"];
+    assert_eq!(run(&args).status.code(), Some(0));
+}
+
+#[test]
+fn quiet_silences_notes_and_never_data_or_errors() {
+    let plan = ["plan", "--json", "--gpu=Tesla T4", "--dtype=bfloat16", "--compile=False", "--batch_size=1"];
+    let loud = run(&plan);
+    assert!(!loud.stderr.is_empty());
+    for quiet in ["--quiet", "-q"] {
+        for args in [[&plan[..], &[quiet]].concat(), [&[quiet], &plan[..]].concat()] {
+            let output = run(&args);
+            assert_eq!((text(&output.stderr), output.status.code()), ("", loud.status.code()), "{args:?}");
+            assert_eq!(output.stdout, loud.stdout);
+        }
+        assert!(exits(&[quiet, "plan", "--gpu=RTX 4071"], 2).contains("RTX 4071"));
+        assert!(exits(&["runs", "show", "3f2a", quiet], 1).starts_with("headroom: "));
+    }
+    let output = run(&["runs", "list", "-q"]);
+    assert_eq!((output.status.code(), output.stdout.len(), output.stderr.len()), (Some(0), 0, 0));
+}
+
+#[test]
+fn colour_is_as_it_is_asked_for() {
+    let data = tempfile::tempdir().expect("a folder");
+    let plan = ["plan", "--compile=False", "--batch_size=1"];
+    let coloured = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = headroom_in(data.path(), &[&plan[..], args].concat());
+        command.envs(variables.iter().copied());
+        command.output().expect("headroom runs").stdout.contains(&0x1b)
+    };
+    assert!(!coloured(&[], &[]), "a pipe is not coloured");
+    assert!(coloured(&["--color", "always"], &[]));
+    assert!(coloured(&["--color=always"], &[("NO_COLOR", "1")]), "the option decides");
+    assert!(coloured(&[], &[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    assert!(!coloured(&["--color=never"], &[("CLICOLOR_FORCE", "1")]));
+    let before = run(&["--color=always", "gpus"]);
+    assert!(before.stdout.contains(&0x1b), "an option may stand before the command");
+    assert!(exits(&["plan", "--color=blue"], 2).contains("auto, always, never"));
+}
+
+#[test]
+fn letters_stand_for_options() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("pages");
+    let out = out.to_str().expect("text");
+    for args in [&["man", "-o", out][..], &["man", &format!("-o{out}")], &["man", "-qo", out]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("headroom-plan.1"));
+    }
+    assert!(exits(&["gpus", "-o", "x"], 2).starts_with("headroom: gpus has no option -o\n"));
+    assert_eq!(run(&["runs", "-h"]).stdout, run(&["runs", "--help"]).stdout);
+}
+
+#[test]
+fn every_command_has_help_with_usage_options_statuses_and_examples() {
+    let commands = commands();
+    assert!(commands.len() >= 25, "{commands:?}");
+    for command in &commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let asked = run(&[&["help"], &words[..]].concat());
+        assert_eq!(asked.status.code(), Some(0), "{command}");
+        for help in ["--help", "-h"] {
+            let same = run(&[&words[..], &[help]].concat());
+            assert_eq!((same.status.code(), &same.stdout), (Some(0), &asked.stdout), "{command} {help}");
+        }
+        let help = text(&asked.stdout);
+        for part in [
+            &format!("\nUsage: headroom {command}")[..],
+            "\nOptions:\n",
+            "\nExit status:\n",
+            "\nExamples:\n",
+            "--quiet",
+            "  3    ",
+        ] {
+            assert!(help.contains(part), "{part:?} in\n{help}");
+        }
+        let widest =
+            help.lines().filter(|line| !line.starts_with("  headroom ")).map(|line| line.chars().count()).max();
+        assert!(widest <= Some(110), "{widest:?} in\n{help}");
+    }
+}
+
+/// Every command and subcommand, by the lists that help prints.
+fn commands() -> Vec<String> {
+    let below = |words: &[&str]| -> Vec<String> {
+        let output = run(&[&["help"], words].concat());
+        let lines = text(&output.stdout).lines();
+        let list = lines.skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        let names = list.map(|line| line.trim_start().split("  ").next().unwrap_or_default());
+        names.map(|name| words.iter().copied().chain([name]).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let top = below(&[]);
+    let all = top.iter().flat_map(|command| [command.clone()].into_iter().chain(below(&[command])));
+    all.collect()
+}
+
+/// The rule: 3 where the system refuses a file, a folder, a port or the output; 1 for an answer of no; 2 for usage.
+#[test]
+fn input_and_output_have_a_status_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "x").expect("written");
+    let (file, missing) = (file.to_str().expect("text"), folder.path().join("missing"));
+    let missing = missing.to_str().expect("text");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let below = format!("{file}/below");
+    for (args, status) in [
+        (&["plan", missing][..], 3),
+        (&["plan", "config"], 3),
+        (&["diagnose", missing], 3),
+        (&["diagnose", file, "--config", missing], 3),
+        (&["data", "prepare", missing, "--out", missing], 3),
+        (&["data", "prepare", file, "--out", &format!("{missing}-data")], 1),
+        (&["sample", "--ckpt", missing], 3),
+        (&["export", "--ckpt", missing, "--out", missing], 3),
+        (&["train", "--dataset", missing], 3),
+        (&["train", missing], 3),
+        (&["train", "--init_from=resume", "--out_dir", missing], 3),
+        (&["train", "--batch_size=0"], 2),
+        (&["serve", "--listen", &taken], 3),
+        (&["serve", "--data-dir", &below], 3),
+        (&["serve", "--webhook=nowhere", "--listen=127.0.0.1:0"], 2),
+        (&["token", "list", "--data-dir", &below], 3),
+        (&["token", "revoke", "nobody"], 1),
+        (&["runs", "list", "--data-dir", missing], 3),
+        (&["runs", "show", "3f2a"], 1),
+        (&["runs", "backup", missing], 1),
+        (&["man", "--out", &below], 3),
+        (&["completions"], 2),
+        (&["completions", "tcsh"], 2),
+        (&["watch", "--", missing], 127),
+        (&["watch", "--config", missing, "--", "true"], 3),
+    ] {
+        exits(args, status);
+    }
+    #[cfg(target_os = "linux")]
+    for args in [&["gpus"][..], &["runs", "list", "--json"], &["man"], &["completions", "bash"], &["token", "pair"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
+        let data = tempfile::tempdir().expect("a folder");
+        let output = headroom_in(data.path(), args).stdout(full).output().expect("headroom runs");
+        assert_eq!(output.status.code(), Some(3), "{args:?}\n{}", text(&output.stderr));
+    }
+}
