@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn a_config_that_was_not_read_is_judged_by_no_defaults() {
-        let shown = shown(MESSAGE, "python train.py config/mine.py --batch_size=64", &Options::default()).expect("an answer");
+        let shown =
+            shown(MESSAGE, "python train.py config/mine.py --batch_size=64", &Options::default()).expect("an answer");
         assert_eq!(shown.unread.as_deref(), Some("config/mine.py"));
         assert!(shown.fixes.is_none() && shown.agreement.is_empty());
         assert!(shown.problems[0].contains("config/mine.py"), "{:?}", shown.problems);
