@@ -104,7 +104,7 @@ fn a_misspelt_option_finds_its_own() {
 #[test]
 fn the_help_lines_up() {
     assert_eq!(
-        options_help(&FLAGS),
+        options_help(&shown(&FLAGS)),
         "      --card NAME  The card\n                   [default: none]\n  -o, --out FILE   Where to\n"
     );
 }

@@ -4,7 +4,7 @@
 use super::*;
 use std::ops::Range;
 
-use crate::telemetry::Observed;
+use crate::{telemetry::Observed, train::stop};
 use headroom_shared::{
     nanogpt::Source,
     protocol::{
@@ -114,8 +114,9 @@ fn a_recorded_run_is_told_whole() {
 fn a_run_of_ours_that_was_stopped_is_not_called_done() {
     let stopped = "Stopped and saved. Go on with:";
     let code = i32::from(stop::EXIT_STATUS);
+    let interrupted = RunStatus::Exited { code, cause: Some(Cause::Stopped) };
     for (said, code, status) in
-        [(stopped, code, RunStatus::stopped()), (stopped, 0, RunStatus::stopped()), ("Done.", 0, RunStatus::exited(0))]
+        [(stopped, code, interrupted), (stopped, 0, RunStatus::stopped()), ("Done.", 0, RunStatus::exited(0))]
     {
         let (mut journal, kept, _) = journal(settings("headroom train"));
         print(&mut journal, &format!("headroom: a note\niter 1: loss 1.0, time 1.00ms\n\n{said}\n"), SECOND);
