@@ -59,13 +59,13 @@ fn val_loss(iter_num: u64) -> f64 {
 fn evaluated(trainer: &Trainer) -> Checkpoint {
     let mut checkpoint = trainer.checkpoint();
     let iter_num = checkpoint.meta.state.iter_num;
-    checkpoint.meta.state.val_loss = (iter_num % 3 > 0).then(|| val_loss(iter_num));
+    checkpoint.meta.state.val_loss = (!iter_num.is_multiple_of(3)).then(|| val_loss(iter_num));
     checkpoint
 }
 
 /// Of all iterations that were saved up to this one, the best that was evaluated.
 fn best(iter_num: u64) -> Option<u64> {
-    (1..=iter_num).filter(|iter_num| iter_num % 3 > 0).min_by(|a, b| val_loss(*a).total_cmp(&val_loss(*b)))
+    (1..=iter_num).filter(|iter_num| !iter_num.is_multiple_of(3)).min_by(|a, b| val_loss(*a).total_cmp(&val_loss(*b)))
 }
 
 fn child(dir: &Path) -> Child {
