@@ -68,7 +68,7 @@ fn what_cannot_be_read_has_no_plan() {
         assert!(output.stdout.is_empty() && text(&output.stderr).contains(said), "{name}: {}", text(&output.stderr));
     }
     let missing = headroom(&["plan", "config/my_config.py"]);
-    assert_eq!(missing.status.code(), Some(2));
+    assert_eq!(missing.status.code(), Some(3));
     assert!(text(&missing.stderr).contains("config/my_config.py"), "{}", text(&missing.stderr));
 }
 

@@ -194,7 +194,12 @@ mod tests {
 
     /// The text of a page, without macros, fonts and escapes.
     fn plain(page: &str) -> String {
-        page.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace("\\-", "-").replace("\\&", "")
+        page.replace("\\fB", "")
+            .replace("\\fI", "")
+            .replace("\\fR", "")
+            .replace("\\-", "-")
+            .replace("\\&", "")
+            .replace("\\*(Aq", "'")
     }
 
     #[test]

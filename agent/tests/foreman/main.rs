@@ -340,7 +340,7 @@ fn an_early_failure_has_its_reason_whatever_the_program_is_called() {
     fs::rename(owner.train.path().join("data/fox"), owner.train.path().join("fox")).expect("it is moved");
     agent.stop(&first);
     agent.comes(&first, "stopped", was_stopped);
-    let failed = agent.comes(&second, "failed", has_ended(1));
+    let failed = agent.comes(&second, "failed", has_ended(3));
     let why = failed["explanation"].as_str().unwrap_or_default();
     assert!(failed["command"][0].as_str().is_some_and(|program| program.ends_with("rig-tool")), "{failed}");
     assert!(why.contains("fox") && !why.starts_with("headroom: "), "{failed}");

@@ -98,7 +98,7 @@ fn an_export_in_hugging_faces_format_can_be_sampled() {
     refused(&mut headroom(folder.path(), &named("gpt2")), 1, &["the tokenizer has 50257 tokens, and the model 29"]);
     refused(
         &mut headroom(folder.path(), &named("gone.json")),
-        1,
+        3,
         &["--tokenizer: cannot read the tokenizer gone.json"],
     );
     refused(&mut headroom(folder.path(), &named("out")), 1, &["out has no tokenizer.json"]);

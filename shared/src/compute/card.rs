@@ -42,8 +42,9 @@ impl Roofs {
             && device.compute_capability >= ComputeCapability::new(7, 0)
             && (train.dtype != Dtype::Bfloat16 || device.supports_bfloat16());
         // What Inductor leaves alone runs as eager code does.
-        let as_run = TrainConfig { compile: compiled, ..train.clone() };
-        let kernel = attention_kernel(gpt, &as_run, device.compute_capability, Pass::Training);
+        // PyTorch chooses the attention backend by shape, dtype and GPU, compiled or not.
+        let eager = TrainConfig { compile: false, ..train.clone() };
+        let kernel = attention_kernel(gpt, &eager, device.compute_capability, Pass::Training);
         let (kernel, attention) = match kernel {
             AttentionKernel::Flash => (kernel, fractions.flash),
             AttentionKernel::Cudnn => (kernel, fractions.cudnn),

@@ -2,7 +2,7 @@
 
 use super::Flag;
 
-/// A longer name than any of ours; the rest of it is not looked at.
+/// Upper bound of a name in bytes. A longer one is near to none of ours.
 const LONGEST: usize = 40;
 
 /// An option of the table that is near enough to have been meant, with its dashes.
@@ -16,6 +16,9 @@ pub fn nearest<T>(flags: &[Flag<T>], option: &str) -> Option<String> {
 pub fn among<'a>(names: impl Iterator<Item = &'a str>, given: &str) -> Option<&'a str> {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
     let wanted = plain(given);
+    if wanted.len() > LONGEST {
+        return None;
+    }
     let distance = |name: &&str| {
         let known = plain(name);
         let same_start = wanted.len() >= 3 && (known.starts_with(&wanted) || wanted.starts_with(&known));
@@ -31,7 +34,7 @@ pub fn among<'a>(names: impl Iterator<Item = &'a str>, given: &str) -> Option<&'
 fn edits(known: &str, given: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
     let mut row: Vec<usize> = (0..=known.len()).collect();
-    for (i, given) in given.chars().take(LONGEST).enumerate() {
+    for (i, given) in given.chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, known) in known.iter().enumerate() {
             let replaced = diagonal + usize::from(given != *known);

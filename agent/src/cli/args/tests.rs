@@ -105,6 +105,6 @@ fn a_misspelt_option_finds_its_own() {
 fn the_help_lines_up() {
     assert_eq!(
         options_help(&shown(&FLAGS)),
-        "      --card NAME  The card\n                   [default: none]\n  -o, --out FILE   Where to\n"
+        "      --card NAME  The card\n                   [default: none]\n      --json       Print JSON\n"
     );
 }
