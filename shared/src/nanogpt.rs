@@ -32,7 +32,7 @@ pub use below::with_file_below;
 pub use names::Names;
 pub(crate) use parser::is_name;
 pub use pasted::{Pasted, PastedKind, from_pasted_text};
-pub use patch::patch;
+pub use patch::{patch, without_outdated_comments};
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Severity};
 pub(crate) use settings::UNREADABLE;
 pub use settings::executed_line;

@@ -143,6 +143,34 @@ fn own_comments(comment: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     })
 }
 
+/// `after` without the comments of Headroom that a person made wrong by typing; `None` if there are none.
+///
+/// Typing changes one line. Where that line has kept a comment of Headroom and changed otherwise, the comment goes, also
+/// from the other lines that the same fix wrote.
+#[must_use]
+pub fn without_outdated_comments(before: &str, after: &str) -> Option<String> {
+    if !after.contains(MARK) || before.lines().count() != after.lines().count() {
+        return None;
+    }
+    let mut changed = before.lines().zip(after.lines()).filter(|(old, new)| old != new);
+    let (Some((old, new)), None) = (changed.next(), changed.next()) else { return None };
+    let (at, kept) = (new.find(MARK)?, old.find(MARK)?);
+    if new[at..] != old[kept..] {
+        return None;
+    }
+    let outdated: Vec<&str> = own_comments(new).map(|(_, why)| why).collect();
+    let mut text = String::with_capacity(after.len());
+    for line in after.split_inclusive('\n') {
+        let mut from = 0;
+        for (range, _) in own_comments(line).filter(|(_, why)| outdated.contains(why)) {
+            text.push_str(&line[from..range.start]);
+            from = range.start + line[range.clone()].trim_end_matches(['\r', '\n']).len();
+        }
+        text.push_str(&line[from..]);
+    }
+    Some(text)
+}
+
 /// The end of a line.
 struct LineEnd {
     /// Behind its last token: blanks and the comment.
@@ -171,6 +199,23 @@ fn line_end(text: &str, from: usize) -> Option<LineEnd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn typing_removes_the_comment_of_a_changed_line() {
+        let fixed = "a = 1\nbatch_size = 10  # mine  # headroom: fits L4\r\nbias = True  # headroom: fits L4\n";
+        let typed = fixed.replace("= 10", "= 100");
+        let cleared = "a = 1\nbatch_size = 100  # mine\r\nbias = True\n";
+        assert_eq!(without_outdated_comments(fixed, &typed).as_deref(), Some(cleared));
+        for kept in [
+            fixed.replace("a = 1", "a = 2"),
+            fixed.replace("fits", "fit"),
+            format!("{fixed}b = 2\n"),
+            fixed.replace("  # headroom: fits L4", ""),
+            fixed.to_owned(),
+        ] {
+            assert_eq!(without_outdated_comments(fixed, &kept), None, "{kept}");
+        }
+    }
 
     #[track_caller]
     fn check(text: &str, changes: &[(&str, Value, &str)], expected: &str) {

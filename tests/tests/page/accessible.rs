@@ -48,7 +48,7 @@ fn axe_finds_nothing_serious() {
     tell(NAME, async |page| {
         let mut all = Vec::new();
         for (fragment, state) in
-            [("1&batch_size=2&gpu=RTX%204070", "fits"), ("1&batch_size=64&bogus=1&n_layer=x", "fails")]
+            [("1&batch_size=2&gpu=RTX%204070", "fits"), ("1&batch_size=64&bogus=1&learning_rate=x", "fails")]
         {
             page.open(fragment).await;
             page.script(&axe).await;

@@ -102,7 +102,8 @@ fn what_is_embedded_has_no_serious_fault_and_fits_every_width() {
             let link = format!("{}embed.html?host=https%3A%2F%2Fdocs.example&theme=light#{run}", page.address);
             // Twice, as another fragment alone would load nothing.
             page.browser.driver.goto("about:blank").await.expect("a page");
-            page.open_link(&link).await;
+            page.browser.driver.goto(&link).await.expect("the page opens");
+            page.until("there is an answer", "document.querySelector('.verdict[data-outcome]')").await;
             page.script(&axe).await;
             for theme in ["light", "dark"] {
                 page.script(&format!("document.documentElement.dataset.theme = '{theme}'")).await;

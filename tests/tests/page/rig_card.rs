@@ -173,7 +173,7 @@ fn a_model_is_trained_on_a_card_from_the_page() {
         let stopped = run(page, "red", "saved", |run| run["checkpoint"]["iter"].is_u64()).await;
         let saved = stopped["checkpoint"]["iter"].as_u64().expect("a number");
         assert!(Some(saved) >= iter(&stopped) && saved >= STEPS, "{stopped}");
-        assert_eq!(stopped["status"], json!({ "state": "exited", "code": 0, "cause": "stopped" }), "{stopped}");
+        assert_eq!(stopped["status"], json!({ "state": "exited", "code": 130, "cause": "stopped" }), "{stopped}");
         assert!(checkpoint(&stopped).is_file());
         machine.holds(None);
         page.click("#act-goon").await;

@@ -66,8 +66,8 @@ pub fn Fixes(
         true => t(text::FIXES),
         false => t(text::ROOM),
     };
-    let never = budget.ask(|answer| answer.drawn().is_none());
-    let none = move || never.get().then(|| view! { <p class="fixes__lead">{t(text::NO_FIXES)}</p> });
+    let without_plan = budget.ask(|answer| answer.plan().is_none());
+    let none = move || without_plan.get().then(|| view! { <p class="fixes__lead">{t(text::NO_FIXES)}</p> });
     let list = move || {
         shown.get().map(|rows| {
             let larger = rows.larger.map(|larger| {
@@ -107,10 +107,10 @@ fn keep_advice(budget: Budget, shown: RwSignal<SharedRows>, stale: RwSignal<bool
         }
         let look = move || {
             let session = budget.session.get_untracked();
-            if let Some(found) = budget.answer.with_untracked(|answer| rows(&answer.0, &session)) {
-                shown.set(Some(Arc::new(found)));
-                stale.set(false);
-            }
+            // Without a plan there is no advice: that of an earlier plan would be wrong.
+            let found = budget.answer.with_untracked(|answer| rows(&answer.0, &session));
+            stale.set(found.is_none());
+            shown.set(found.map(Arc::new));
         };
         pending.set_value(set_timeout_with_handle(look, ADVICE_DELAY).ok());
     });

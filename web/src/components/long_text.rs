@@ -75,7 +75,19 @@ pub fn LongText(
                     take(event.data_transfer(), &event);
                 }
             }
-            on:input:target=move |event| on_change.run(event.target().value())></textarea>
+            on:input:target=move |event| {
+                let area = event.target();
+                let typed = area.value();
+                on_change.run(typed.clone());
+                // Where the new text is not what was typed, the field takes it at once and keeps the caret.
+                let text = value.get_untracked();
+                if text != typed && !is_part() {
+                    let caret = area.selection_start().ok().flatten().unwrap_or_default();
+                    let caret = excerpt::moved_caret(&typed, &text, caret);
+                    area.set_value(&text);
+                    let _ = area.set_selection_range(caret, caret);
+                }
+            }></textarea>
         {part(note)}
     }
 }

@@ -42,6 +42,8 @@ pub fn VerdictView(
     let verdict = budget.ask(Verdict::of_answer);
     let has_plan = Signal::derive(move || verdict.with(Option::is_some));
     let no_plan = budget.ask(NoPlan::of);
+    // A command names a file that is missing here; it cannot carry a value that nothing can read.
+    let has_command = Signal::derive(move || no_plan.with(|no| no.as_ref().is_none_or(|no| no.unread.is_some())));
     view! {
         <div class="verdict" data-outcome=words(move || outcome(verdict))>
             <VerdictWords budget verdict />
@@ -55,7 +57,7 @@ pub fn VerdictView(
                     let link = browser::address_with(&budget.session.with(Session::fragment));
                     budget.with_options(|answer, options| share::card(answer, options, &link))
                 } />
-                <CopyButton id="copy-command" label=t(text::COPY_COMMAND)
+                <CopyButton id="copy-command" label=t(text::COPY_COMMAND) enabled=has_command
                     content=move |()| Some(budget.with_options(command::command_line)) />
                 <CopyButton id="copy-json" label=t(text::COPY_JSON) enabled=has_plan
                     content=move |()| budget.with_options(command::plan_as_json) />

@@ -45,9 +45,31 @@ pub fn around<'a>(text: &'a str, words: &str, bytes_max: usize) -> &'a str {
     &text[start..text.floor_char_boundary(start + bytes_max)]
 }
 
+/// Where a caret in `before` stands in `after`, in UTF-16 code units. Both have the same lines, with ends cut off some.
+pub fn moved_caret(before: &str, after: &str, caret: u32) -> u32 {
+    let units = |line: &str| u32::try_from(line.encode_utf16().count()).unwrap_or(u32::MAX);
+    let (mut old, mut new) = (0, 0);
+    for (was, is) in before.split_inclusive('\n').zip(after.split_inclusive('\n')) {
+        if caret < old + units(was) {
+            return new + (caret - old).min(units(is.trim_end_matches('\n')));
+        }
+        old += units(was);
+        new += units(is);
+    }
+    new
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caret_stays_at_its_character() {
+        let (before, after) = ("a  # ü\nbatch_size = 100  # ü\nc", "a\nbatch_size = 100\nc");
+        for (was, is) in [(0, 0), (1, 1), (6, 1), (7, 2), (23, 18), (28, 18), (29, 19), (30, 20), (99, 20)] {
+            assert_eq!(moved_caret(before, after, was), is, "{was}");
+        }
+    }
 
     #[test]
     fn a_text_that_a_field_can_show_is_shown_whole() {

@@ -2,7 +2,7 @@
 
 use headroom_shared::{
     link,
-    nanogpt::{Value, from_pasted_text},
+    nanogpt::{Value, from_pasted_text, without_outdated_comments},
     session::Options,
 };
 
@@ -80,6 +80,7 @@ impl Session {
 
     /// Takes a new text. A command's torchrun says how many processes there are; a text without one takes that back.
     pub fn set_text(&mut self, text: String) {
+        let text = without_outdated_comments(&self.text, &text).unwrap_or(text);
         let before = processes(&self.text);
         let now = processes(&text);
         if before != now {

@@ -16,10 +16,7 @@ use crate::{
         made::{event, fired, gpu, run},
         tests::talk::Server,
     },
-    store::{
-        Card,
-        printed::{Figures, Printed},
-    },
+    store::{Card, printed},
 };
 
 fn description() -> Value {
@@ -280,11 +277,9 @@ async fn runs_are_listed_read_exported_and_deleted() {
     let events: Vec<Value> = serde_json::from_str(&events.body).expect("events");
     assert_eq!((events.len(), events[0]["id"].as_u64()), (7, Some(2001)));
     assert_eq!(server.asked("GET", "/api/runs/ef/events", view).await.status, 404);
-    let line = |iter| Printed {
-        at_ms: 1_000,
-        figures: Figures::Iteration(Iteration { iter, loss: Some(2.5), time_ms: 100.0, ..Iteration::default() }),
-    };
-    let pages = vec![(1..=1500).map(line).collect(), (1501..=2500).map(line).collect()];
+    let iteration = |iter| Iteration { iter, loss: Some(2.5), time_ms: 100.0, ..Iteration::default() };
+    let line = |iter| printed::Printed { at_ms: 1_000, figures: printed::Figures::Iteration(iteration(iter)) };
+    let pages = [1..=1500, 1501..=2500].map(|page| page.map(line).collect()).into();
     server.place.made.printed.lock().expect("no panic").insert("cd".to_owned(), pages);
     let table = server.asked("GET", "/api/runs/cd/export.csv", view).await;
     assert_eq!(table.header("content-disposition"), "attachment; filename=\"headroom-cd.csv\"");
