@@ -15,7 +15,7 @@ use crate::{
     memory::message::TorchVersion,
     nanogpt::{
         PastedKind, Problem, Settings, Source, UNREADABLE, Value, defaults, executed_line, from_pasted_text, is_name,
-        read,
+        read, stock,
     },
     session::{Options, SHAKESPEARE_CHAR},
     text::{self, Text},
@@ -95,20 +95,29 @@ pub fn encode(settings: &Settings, options: &Options) -> String {
     let mut fragment = VERSION.to_string();
     let mut push = |key: &str, value: &str| push(&mut fragment, key, value);
     let is_unreadable = |name: &str| settings.unreadable().any(|unreadable| unreadable == name);
-    let known = defaults::KEYS.iter().filter_map(|key| Some((key.name, settings.values.get(key.name)?)));
-    let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), setting));
-    let all = known.chain(unknown).filter(|(name, setting)| travels(settings, name, &setting.value));
-    let all = all.filter(|(name, _)| !is_unreadable(name));
+    let known = defaults::KEYS.iter().map(|key| (key.name, settings.values.get(key.name)));
+    let unknown = settings.unknown.iter().map(|(name, setting)| (name.as_str(), Some(setting)));
     // Without these the link would be of another run, and have a plan. Of a path only the file's name travels.
     let names = settings.unread.iter().map(|path| path.rsplit(['/', '\\']).next().unwrap_or_default());
-    let unread: String = names.map(executed_line).collect();
+    let unread: String = names
+        .map(|name| match stock::find(name) {
+            // By its name alone it would be nanoGPT's own config, which is not the file that was not read.
+            Some(_) => executed_line(&format!("unread/{name}")),
+            None => executed_line(name),
+        })
+        .collect();
     match settings.found_nothing() {
         true => push("config", NOTHING),
         false if !unread.is_empty() => push("config", &unread),
         false => {}
     }
-    settings.unreadable().for_each(|key| push(key, UNREADABLE));
-    for (name, setting) in all {
+    for (name, setting) in known.chain(unknown) {
+        // In its place among the keys, so that a link that is read and written again is the same link.
+        if is_unreadable(name) {
+            push(name, UNREADABLE);
+            continue;
+        }
+        let Some(setting) = setting.filter(|setting| travels(settings, name, &setting.value)) else { continue };
         match &setting.value {
             // Strings go without quotes where that reads back as the same string.
             Value::Str(text) if plain(text) && takes_string(name) => push(name, text),
